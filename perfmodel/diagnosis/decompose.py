@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.vocabulary import Dimension, EventKind, Limiter
 from perfmodel.diagnosis.gaps import Gaps, find_gaps
 from perfmodel.diagnosis.intervals import covered_s, owned_from_s, union
@@ -84,7 +85,7 @@ def decompose(timeline: Timeline, limiter: NDArray[np.str_]) -> Decomposition:
         raise UsageError(
             "the time line contains no GPU event.", remedy="Record the trace with GPU activities switched on."
         )
-    devices = np.unique(gpu.device[inside])
+    devices = distinct(gpu.device[inside])
     share_s, gaps, hidden = np.zeros(len(gpu)), {}, []
     for device in devices:
         events = np.flatnonzero(inside & (gpu.device == device))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.decompose import dimension_of
 from perfmodel.diagnosis.limits import Basis, Limit
@@ -27,7 +28,7 @@ def entries_in_order(run: MeasuredRun) -> Iterator[Ints]:
         return
     # device and stream as one number; both are -1 where the profiler does not record them
     streams = (gpu.device[inside] + 1) * (int(gpu.stream.max()) + 2) + gpu.stream[inside] + 1
-    for stream in np.unique(streams):
+    for stream in distinct(streams):
         events = inside[streams == stream]
         op, entry = gpu.op[events], gpu.entry[events]
         repeats = (np.diff(op) == 0) & (np.diff(entry) == 0) & (op[1:] >= 0)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.arrays import distinct
 from perfmodel.diagnosis.intervals import complement, covered_s, minus, union
 from perfmodel.profile.timeline import CallKind, Floats, Ints, Timeline
 
@@ -179,7 +180,7 @@ def _divided(gaps: Gaps, timeline: Timeline) -> Gaps:
         delayed_s=gaps.end_s - on_time_s,
     )
     threads = np.where(recorded, api.thread[call], _main_thread(timeline))
-    for thread in np.unique(threads):
+    for thread in distinct(threads):
         of_thread = np.flatnonzero(threads == thread)
         gaps = _with_host_part(gaps, of_thread, launch_from_s[of_thread], int(thread), timeline)
     return gaps

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.core.arrays import median
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.diagnosis.result import Diagnosis
@@ -104,7 +105,7 @@ def _row(limit: Limit, calls_s: Floats | None, wall_s: float, total_s: float) ->
     entry, op = limit.entry, limit.entry.op
     flop, moved = _work(limit)
     shown = "" if op is None else " ".join(f"{key}={op.params()[key]}" for key in op.given())
-    spread = (None, None, None) if calls_s is None else (calls_s.min(), np.median(calls_s), calls_s.max())
+    spread = (None, None, None) if calls_s is None else (calls_s.min(), median(calls_s), calls_s.max())
     least, middle, most = (None if value is None else float(value) for value in spread)
     return OperatorRow(
         name=entry.name,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-import numpy as np
-
+from perfmodel.formats.packed import ints
 from perfmodel.profile.timeline import Ints
 
 _Value = TypeVar("_Value")
@@ -26,4 +25,4 @@ class Interned(dict[_Value, int], Generic[_Value]):
 
     def numbers(self, values: Iterable[_Value]) -> Ints:
         """Return the number of each value."""
-        return np.fromiter(map(self.__getitem__, values), np.int64)
+        return ints(list(map(self.__getitem__, values)))

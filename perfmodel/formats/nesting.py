@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -11,6 +12,8 @@ from perfmodel.profile.timeline import Floats, Ints
 
 #: ranges that are Python numbers at a time, which take four times the memory of arrays
 _AT_A_TIME = 65536
+#: ranges of a thread from which arrays find the parents sooner than a walk does
+_MANY = 400
 #: steps up that the moments climb together; deeper ones are rare, and walked through
 _STEPS_UP = 64
 
@@ -66,11 +69,16 @@ def innermost(
 
 def _in_order(start: Floats, end: Floats, thread: Ints) -> Ints:
     """Return the ranges thread by thread by their starts, outer ones before inner ones."""
+    if (start[1:] > start[:-1]).all() and (thread[1:] == thread[:-1]).all():  # as a trace has those of one thread
+        return np.arange(start.size)
     return np.lexsort((-end, start, thread))
 
 
 def _last_started(order: Ints, start: Floats, thread: Ints, at: Floats, at_thread: Ints) -> Ints:
     """Return for each moment the last range of its thread, in order, that started by then, or -1."""
+    if (thread == thread[0]).all() and (at_thread == thread[0]).all():
+        place = np.searchsorted(start[order], at, side="right") - 1
+        return np.where(place >= 0, order[np.maximum(place, 0)], -1)
     ordered = thread[order]
     first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     threads, last = ordered[first], np.append(first[1:], order.size)
@@ -87,18 +95,54 @@ def _last_started(order: Ints, start: Floats, thread: Ints, at: Floats, at_threa
 
 
 def _parents(order: Ints, start: Floats, end: Floats, thread: Ints) -> Ints:
-    """Walk through time thread by thread with a stack of running ranges: their ends, and their indices."""
+    """Return what `parents` does, for ranges in an order."""
     parent = np.empty(order.size, dtype=np.int64)
-    # below them lies what is around all ranges of a thread
+    threads = thread[order]
+    for begin, stop in itertools.pairwise((0, *(np.flatnonzero(threads[1:] != threads[:-1]) + 1).tolist(), order.size)):
+        rows = order[begin:stop]
+        around = _by_depth(start[rows], end[rows]) if rows.size >= _MANY else None
+        if around is None:
+            _walk(rows, start, end, parent)
+        else:
+            parent[rows] = np.where(around >= 0, rows[around], -1)
+    return parent
+
+
+def _by_depth(start: Floats, end: Floats) -> Ints | None:
+    """Return for each range of a thread the position of its parent, or -1; None unless each ends within its parent.
+
+    Then those that run at a moment are all that have started less those that have ended, which gives the depth of a
+    range, and its parent is the last one before it that is one less deep. Ranges without length are around nothing. One
+    that ends after its parent, as rounded times do, is as good as within it if no range starts between the two ends.
+    """
+    has_length = end > start
+    if has_length.all():
+        around = before = np.arange(start.size)
+    elif (end < start).any() or not has_length.any():
+        return None
+    else:
+        around, before = np.flatnonzero(has_length), np.cumsum(has_length) - has_length
+    depth = before - np.searchsorted(np.sort(end[around]), start, side="right")
+    # by depth, then by position
+    apart = start.size + 1
+    place = np.sort(depth[around] * apart + around)
+    wanted = (depth - 1) * apart + np.arange(start.size)
+    parent = np.where(depth > 0, place[np.searchsorted(place, wanted) - 1] % apart, -1)
+    late = np.flatnonzero((depth > 0) & (end > end[parent]))
+    if late.size:
+        ends, due = end[late], end[parent[late]]
+        if (np.searchsorted(start, due) != np.searchsorted(start, ends)).any():
+            return None
+    return parent
+
+
+def _walk(order: Ints, start: Floats, end: Floats, parent: Ints) -> None:
+    """Fill in the parents of a thread's ranges, with a stack of running ranges: their ends, and their indices."""
+    # below them lies what is around all ranges
     ends, running = [math.inf], [-1]
-    current = None
     for rows in _chunks(order):
         around = []
-        columns = zip(rows.tolist(), thread[rows].tolist(), start[rows].tolist(), end[rows].tolist(), strict=True)
-        for index, number, begin_s, end_s in columns:
-            if number != current:
-                current = number
-                del ends[1:], running[1:]
+        for index, begin_s, end_s in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True):
             while ends[-1] <= begin_s:
                 ends.pop()
                 running.pop()
@@ -106,7 +150,6 @@ def _parents(order: Ints, start: Floats, end: Floats, thread: Ints) -> Ints:
             ends.append(end_s)
             running.append(index)
         parent[rows] = around
-    return parent
 
 
 def _chunks(order: Ints) -> Iterator[Ints]:

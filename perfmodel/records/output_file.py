@@ -12,8 +12,6 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from perfmodel import storage
 from perfmodel.errors import UsageError
 from perfmodel.storage import gzipped
@@ -55,6 +53,8 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         return
     if not target.parent.is_dir():  # the lock would create it
         raise UsageError("its folder does not exist.", place=place, remedy=f"Make {target.parent} first.")
+    from filelock import FileLock, Timeout
+
     lock_path = target.with_name(f".{target.name[:200]}.lock")
     lock = FileLock(lock_path, timeout=0)
     try:

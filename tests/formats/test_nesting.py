@@ -53,3 +53,23 @@ def test_the_innermost_range_is_the_last_to_start_of_those_that_run(ranges, mome
         if index >= 0:
             assert running[index]
             assert start[index] == start[running].max()
+
+
+@given(ranges=RANGES, rounded=st.booleans())
+def test_arrays_find_the_parents_that_a_walk_finds(ranges, rounded):
+    start, length, thread = (np.array(column, dtype=np.int64) for column in zip(*ranges, strict=True))
+    start = start // 8 * 8.0
+    end = start + length // 2 * (1.0 + 1e-15 * rounded)
+    walked = parents(start, end, thread)
+    with pytest.MonkeyPatch.context() as patch:  # a walk is quicker for few ranges
+        patch.setattr(nesting, "_MANY", 1)
+        assert parents(start, end, thread).tolist() == walked.tolist()
+
+
+def test_ranges_that_arrays_do_not_nest_are_walked_through():
+    # [4, 11] ends after [0, 10] around it, and [10, 11] starts in between: it is in [4, 11], which is still running
+    start, end, thread = np.array([0.0, 4.0, 10.0]), np.array([10.0, 11.0, 11.0]), np.ones(3, dtype=np.int64)
+    assert nesting._by_depth(start, end) is None
+    assert parents(start, end, thread).tolist() == [-1, 0, 1]
+    # without the third nothing tells the two ends apart
+    assert nesting._by_depth(start[:2], end[:2]).tolist() == [-1, 0]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.arrays import median
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis import wall
@@ -63,7 +64,7 @@ def _graph(run: MeasuredRun) -> Advice | None:
     if count < _FEWEST_LATE or not interval_s.size:
         return None
     # the median stands for each of them, and they follow each other within the run
-    launch_s = min(float(np.median(interval_s)), run.total_s / count)
+    launch_s = min(median(interval_s), run.total_s / count)
     kernel_s = float(run.timeline.gpu.duration_s[events].mean())
     times_s = {
         "with a wait after each": launching.serialised_time_s(count, kernel_s, launch_s),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.advice.suggest import suggest
@@ -92,5 +93,5 @@ def _entry_names(run: MeasuredRun, events: Ints) -> tuple[str, ...]:
     entry_of = run.timeline.gpu.entry
     if not entry_of.size:
         return ()
-    indices = np.unique(entry_of[events])
+    indices = distinct(entry_of[events])
     return tuple(run.profile.entries[index].name for index in indices[indices >= 0].tolist())

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.decompose import moves_data
@@ -102,14 +103,14 @@ def copy_groups(run: MeasuredRun) -> list[CopyGroup]:
     copies = np.flatnonzero(moves_data(run.timeline) & run.timeline.overlaps_window())
     if not copies.size:
         return []
-    kinds = np.unique(np.column_stack((gpu.direction[copies], gpu.pinned[copies])), axis=0)
+    kinds = set(zip(gpu.direction[copies].tolist(), gpu.pinned[copies].tolist(), strict=True))
     return [
         CopyGroup(
             CopyDirection(direction),
             pinned,
             copies[(gpu.direction[copies] == direction) & (gpu.pinned[copies] == pinned)],
         )
-        for direction, pinned in kinds.tolist()
+        for direction, pinned in sorted(kinds)
     ]
 
 
@@ -134,7 +135,7 @@ def _messages(run: MeasuredRun) -> list[Evidence]:
     messages = np.flatnonzero(gpu.are(EventKind.COMMUNICATION) & run.timeline.overlaps_window())
     entry = _entry_of(run, messages)
     evidence = []
-    for index in np.unique(entry).tolist():
+    for index in distinct(entry).tolist():
         events = messages[entry == index]
         name = run.profile.entries[index].name if index >= 0 else BEFORE_WINDOW
         duration_s = float(gpu.duration_s[events].sum()) / run.num_gpus

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.core.arrays import median
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.call_sites import operators_around, python_line, wait_labels
 from perfmodel.diagnosis.evidence.busy import longest_first
@@ -68,7 +69,7 @@ def launch_evidence(run: MeasuredRun) -> tuple[Evidence, ...]:
     groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1) if order.size else []
     evidence = []
     for group in groups:
-        detail = f"median gap {format_si(float(np.median(length_s[group])), 's')}"
+        detail = f"median gap {format_si(median(length_s[group]), 's')}"
         detail += _pace(run, after[group][after[group] >= 0])
         name = _label_text(run, int(label[group[0]]))
         evidence.append(Evidence(name, float(length_s[group].sum()) / run.num_gpus, int(group.size), detail))
@@ -98,11 +99,11 @@ def _pace(run: MeasuredRun, events: Ints) -> str:
     if not events.size:
         return ""
     gpu = run.timeline.gpu
-    kernel = f", kernels {format_si(float(np.median(gpu.duration_s[events])), 's')}"
+    kernel = f", kernels {format_si(median(gpu.duration_s[events]), 's')}"
     interval_s = launch_intervals_s(run, gpu.launch[events])
     if not interval_s.size:
         return kernel
-    return f", a launch every {format_si(float(np.median(interval_s)), 's')}{kernel}"
+    return f", a launch every {format_si(median(interval_s), 's')}{kernel}"
 
 
 def launch_intervals_s(run: MeasuredRun, calls: Ints) -> Floats:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from perfmodel.core.arrays import median
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.profile.timeline import CallKind, CopyDirection, Floats, Spans, Timeline
 
@@ -129,10 +130,9 @@ class _Replay:
             waited_s[events[1:]] = starts[events[1:]] - np.maximum.accumulate(ends[events])[:-1]
         known = np.isfinite(latency_s)
         idle = known & (waited_s > latency_s)
+        usual_s = float(latency_s[known].min()) if known.any() else 0.0
         if idle.any():
-            usual_s = float(np.median(latency_s[idle]))
-        else:
-            usual_s = float(latency_s[known].min()) if known.any() else 0.0
+            usual_s = median(latency_s[idle])
         return min(usual_s, _LONGEST_LATENCY_S)
 
     def go(self) -> Floats:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Exchanges, GpuEvents, Spans, Timeline
@@ -20,7 +21,7 @@ def devices(profile: Profile) -> tuple[int, ...]:
     if timeline is None:
         return ()
     inside = timeline.overlaps_window() & timeline.gpu.are(EventKind.COMMUNICATION)
-    return tuple(np.unique(timeline.gpu.device[inside]).tolist())
+    return tuple(distinct(timeline.gpu.device[inside]).tolist())
 
 
 def of_device(profile: Profile, device: int) -> Profile:
@@ -86,7 +87,7 @@ def _entries(profile: Profile, gpu: GpuEvents, chosen: NDArray[np.bool_]) -> lis
 def _numbered(own: Timeline, profile: Profile) -> Timeline:
     """Return the time line with the positions of the entries that are left."""
     entry = own.gpu.entry
-    left = np.unique(entry[entry >= 0])
+    left = distinct(entry[entry >= 0])
     position = np.full(len(profile.entries) + 1, -1, dtype=np.int64)
     position[left] = np.arange(left.size)
     return replace(own, gpu=replace(own.gpu, entry=position[entry]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.arrays import distinct
 from perfmodel.diagnosis.intervals import minus, union
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Floats, Timeline
@@ -42,7 +43,7 @@ def computing_entries(profile: Profile) -> tuple[ProfileEntry, ...]:
     timeline = profile.timeline
     if timeline is None:
         return profile.entries
-    outer = {timeline.names[name] for name in np.unique(timeline.ops.name[_encloses(timeline)]).tolist()}
+    outer = {timeline.names[name] for name in distinct(timeline.ops.name[_encloses(timeline)]).tolist()}
     return tuple(
         entry
         for entry in profile.entries

@@ -38,9 +38,11 @@ DTYPES = {
     "long": "int64",
     "long long": "int64",
 }
+_MODELLED = frozenset(DTYPES.values())
 #: numbers of two parts, by their names in traces -> the dtype of a part
 COMPLEX = {"c10::complex<float>": "fp32", "c10::complex<double>": "fp64", "c10::complex<c10::half>": "fp16"}
 _LISTS = ("TensorList", "GenericList")
+_LIST = msgspec.json.Decoder(list[Any])
 #: longer lists of tensors are named by their number and elements
 _LONGEST_LIST = 4
 
@@ -170,7 +172,7 @@ def modelled(shape: Shape) -> Shape:
     NotModelledError
         Otherwise.
     """
-    if shape.dtype not in DTYPES.values():
+    if shape.dtype not in _MODELLED:
         raise NotModelledError(f"the dtype is {shape.dtype}" if shape.dtype else "the trace does not say the dtype")
     if shape.numel < 1:
         raise NotModelledError("a tensor has no elements")
@@ -208,39 +210,42 @@ def part_of(shape: Shape) -> str:
 
 def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ()) -> Call:
     """Return a call from the JSON texts of its dims, strides, dtypes and values, and of its result's sizes."""
-    dims, strides, types, values, *result = (_decoded(text) for text in texts)
+    dims, strides, types, values, *result = [_decoded(text) for text in texts]
     # traces of 2021 have no dtypes, and no trace has those of lists of tensors; the longest kernel's name may
     untold = len(types) < len(dims) or any(kind in _LISTS for kind in types)
     by_kernel = kernel_dtype(kernels[0]) if kernels and untold else ""
-    arguments = tuple(
+    arguments = [
         _argument(
             sizes,
             strides[index] if index < len(strides) else None,
             types[index] if index < len(types) else by_kernel,
             by_kernel,
         )
+        if sizes
+        else None
         for index, sizes in enumerate(dims)
-    )
-    shown = tuple(value if isinstance(value, str) else str(value) for value in values)
-    has_shapes = any(argument is not None for argument in arguments)
+    ]
+    shown = tuple([value if isinstance(value, str) else str(value) for value in values])
+    has_shapes = arguments.count(None) < len(arguments)
     sizes = tuple(result[0]) if result else ()
-    return Call(name, arguments, shown, kernels, has_shapes, has_values=bool(values), result=sizes)
+    return Call(name, tuple(arguments), shown, kernels, has_shapes, has_values=bool(values), result=sizes)
 
 
 def _decoded(text: bytes) -> list[Any]:
     """Return the list in a JSON text, an empty one for anything else."""
+    if not text:
+        return []
     try:
-        value = msgspec.json.decode(text) if text else []
+        return _LIST.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return value if isinstance(value, list) else []
 
 
 def _argument(dims: Any, strides: Any, kind: Any, by_kernel: str) -> Argument:
     """Return an argument as a tensor, a list of tensors, or None; a number has no dims and is None."""
     if not isinstance(dims, list) or not dims:
         return None
-    if all(isinstance(sizes, list) for sizes in dims):
+    if isinstance(dims[0], list) and all(isinstance(sizes, list) for sizes in dims):
         inner = strides if isinstance(strides, list) and len(strides) == len(dims) else [None] * len(dims)
         dtype = by_kernel if kind in _LISTS else kind
         shapes = tuple(shape_of(sizes, stride, dtype) for sizes, stride in zip(dims, inner, strict=True))

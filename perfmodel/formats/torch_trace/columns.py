@@ -9,19 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.arrays import distinct
 from perfmodel.profile.timeline import Floats, Ints
-
-
-def distinct(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the different values of an array, the least first: `numpy.unique` imports numpy.ma for that, 10 ms.
-
-    >>> distinct(np.array([3, 1, 3])).tolist()
-    [1, 3]
-    """
-    ordered = np.sort(values)
-    first = np.ones(ordered.size, dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
 
 
 @dataclass(frozen=True)

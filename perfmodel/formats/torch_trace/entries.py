@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.nesting import self_time
 from perfmodel.formats.torch_trace.call import NotModelledError, describe, parse_call
-from perfmodel.formats.torch_trace.columns import Recorded, distinct
+from perfmodel.formats.torch_trace.columns import Recorded
 from perfmodel.formats.torch_trace.groups import (
     CallGroup,
     CollectiveGroup,
@@ -25,9 +26,10 @@ from perfmodel.formats.torch_trace.groups import (
 from perfmodel.formats.torch_trace.links import Traced, operator_number
 from perfmodel.formats.torch_trace.operators.aten import operator_of
 from perfmodel.formats.torch_trace.operators.memory import collective
+from perfmodel.formats.torch_trace.totals import Total, totals
 from perfmodel.operators import Operator
 from perfmodel.operators.memcpy import Memcpy
-from perfmodel.profile.profile import REGISTERS, ProfileEntry
+from perfmodel.profile.profile import ProfileEntry
 from perfmodel.profile.timeline import CopyDirection, Floats, Ints
 
 _IN_GRAPH = "it was launched in a graph of kernels, for which the trace has no operators and shapes"
@@ -69,48 +71,49 @@ class Entries:
         """Return the entries of a grouping, the longest first; without GPU work they are the operators on the CPU."""
         if len(self.timeline.gpu):
             groups = grouped(self.traced, grouping)
-            counted = [Counted(self._entry(group, events), events) for group, events in groups.items()]
+            sums = totals(self.traced, list(groups.values()))
+            counted = [Counted(self._entry(*one), one[1].events) for one in zip(groups, sums, strict=True)]
         else:
             counted = self._host(by_shape=grouping == "shape")
         return sorted(self._merged(counted), key=lambda one: -one.entry.time_s)
 
-    def _entry(self, group: Group, events: Ints) -> ProfileEntry:
+    def _entry(self, group: Group, total: Total) -> ProfileEntry:
         match group:
             case CallGroup():
-                return self._call(group, events)
+                return self._call(group, total)
             case OpGroup():
-                return self._op(group, events)
+                return self._op(group, total)
             case KernelGroup():
-                return self._kernel(group, events)
+                return self._kernel(group, total)
             case CopyGroup():
-                return self._copy(group, events)
+                return self._copy(group, total)
             case CollectiveGroup():
-                return self._collective(group, events)
+                return self._collective(group, total)
 
-    def _call(self, group: CallGroup, events: Ints) -> ProfileEntry:
-        name, kernels = self.names[group.name], self._kernels(events)
-        call = parse_call(name, self.recorded.calls[group.call], kernels)
-        return self._sum(events, describe(call), *operator_of(call), launched_by=name, kernels=kernels)
-
-    def _op(self, group: OpGroup, events: Ints) -> ProfileEntry:
+    def _call(self, group: CallGroup, total: Total) -> ProfileEntry:
         name = self.names[group.name]
+        call = parse_call(name, self.recorded.calls[group.call], total.kernels)
+        return self._sum(total, describe(call), *operator_of(call), launched_by=name)
+
+    def _op(self, group: OpGroup, total: Total) -> ProfileEntry:
+        name, events = self.names[group.name], total.events
         calls = {int(call) for call in self.traced.call[operator_number(self.traced.op(events))]}
         operator, reason = None, f"its {len(calls)} different shapes are summed"
         if len(calls) == 1 and not np.any(self.timeline.gpu.category[events] == EventKind.MEMCPY.code):
-            operator, reason = operator_of(parse_call(name, self.recorded.calls[calls.pop()], self._kernels(events)))
-        return self._sum(events, name, operator, reason, launched_by=name)
+            operator, reason = operator_of(parse_call(name, self.recorded.calls[calls.pop()], total.kernels))
+        return self._sum(total, name, operator, reason, launched_by=name)
 
-    def _kernel(self, group: KernelGroup, events: Ints) -> ProfileEntry:
+    def _kernel(self, group: KernelGroup, total: Total) -> ProfileEntry:
+        events = total.events
         in_graph = bool(self.traced.in_graph[events].any())
         ops = distinct(operator_number(self.traced.op(events)))
         launching = {self.names[name] for name in self.timeline.ops.name[ops[ops >= 0]]}
         launched_by = launching.pop() if len(launching) == 1 and not in_graph else ""
         reason = "the kernel's name does not tell the shapes" if ops.max() >= 0 else _NO_OPERATOR
         reason = _IN_GRAPH if in_graph else reason
-        name = self.names[group.name]
-        return self._sum(events, name, None, reason, launched_by=launched_by, each=True, kernels=(name,))
+        return self._sum(total, self.names[group.name], None, reason, launched_by=launched_by, each=True)
 
-    def _copy(self, group: CopyGroup, events: Ints) -> ProfileEntry:
+    def _copy(self, group: CopyGroup, total: Total) -> ProfileEntry:
         operator, reason = None, "the trace does not say what is copied where"
         direction = CopyDirection(group.direction).word
         if group.direction == CopyDirection.BETWEEN_DEVICES:
@@ -119,11 +122,10 @@ class Entries:
             operator, reason = Memcpy(bytes=group.bytes, direction=direction, pinned=group.pinned != 0), ""
         size = f" {format_si(group.bytes, 'B')}" if group.bytes >= 0 else ""
         launched_by = self._name(group.op_name)
-        kernel = self.names[group.name]
-        name = f"{kernel}{size}" + (f" by {launched_by}" if launched_by else "")
-        return self._sum(events, name, operator, reason, launched_by=launched_by, each=True, kernels=(kernel,))
+        name = f"{self.names[group.name]}{size}" + (f" by {launched_by}" if launched_by else "")
+        return self._sum(total, name, operator, reason, launched_by=launched_by, each=True)
 
-    def _collective(self, group: CollectiveGroup, events: Ints) -> ProfileEntry:
+    def _collective(self, group: CollectiveGroup, total: Total) -> ProfileEntry:
         message = self.recorded.collectives[group.message]
         elements, ranks = (message.elements_in or 0.0, message.elements_out or 0.0), message.group_size or 0.0
         dtype = message.dtype.decode("utf-8", "replace").strip('"')
@@ -133,62 +135,33 @@ class Entries:
         except NotModelledError as error:
             reason = str(error)
         name = f"{message.name}({max(elements):.0f} elements, {ranks:.0f} ranks) {dtype}"
-        return self._sum(events, name, operator, reason, launched_by=self._name(group.op_name), each=True)
+        return self._sum(total, name, operator, reason, launched_by=self._name(group.op_name), each=True)
 
     def _name(self, number: int) -> str:
         return self.names[number] if number >= 0 else ""
 
     def _sum(
         self,
-        events: Ints,
+        total: Total,
         name: str,
         operator: Operator | None,
         reason: str,
         *,
         launched_by: str,
         each: bool = False,
-        kernels: tuple[str, ...] | None = None,
     ) -> ProfileEntry:
-        """Return the sum of some GPU events; ``each`` is a call, else each operator that launched some of them.
-
-        Their names are ``kernels``, where the caller has asked for them already.
-        """
-        gpu = self.timeline.gpu
-        calls = int(events.size) if each else self._calls(events)
+        """Return the entry of a group of GPU events; ``each`` is a call, else each operator that launched some."""
         return ProfileEntry(
             name,
-            float(gpu.duration_s[events].sum()),
-            calls,
-            category=gpu.kind_of(events),
+            total.time_s,
+            int(total.events.size) if each else total.operators,
+            category=total.kind,
             op=operator,
             launched_by=launched_by,
-            kernels=self._kernels(events) if kernels is None else kernels,
-            metrics=self._metrics(events),
+            kernels=total.kernels,
+            metrics=total.metrics,
             not_modelled=reason,
         )
-
-    def _calls(self, events: Ints) -> int:
-        """Return how many operators launched some GPU events; each without one counts for itself."""
-        if events.size == 1:  # most entries of a short trace
-            return 1
-        ops = self.traced.op(events)
-        return int(distinct(ops[ops != -1]).size + np.count_nonzero(ops == -1))
-
-    def _metrics(self, events: Ints) -> Mapping[str, float]:
-        """Return the mean registers of a thread of some kernels, if the trace has them."""
-        registers = self.traced.registers[events]
-        registers = registers[np.isfinite(registers) & (registers > 0)]
-        return MappingProxyType({REGISTERS: float(registers.sum()) / registers.size} if registers.size else {})
-
-    def _kernels(self, events: Ints) -> tuple[str, ...]:
-        """Return the names of some GPU events, the longest first."""
-        gpu = self.timeline.gpu
-        name = gpu.name[events]
-        if (name == name[0]).all():  # as in most entries
-            return (self.names[name[0]],)
-        names, first, which = np.unique(name, return_index=True, return_inverse=True)
-        times_s = np.bincount(which, weights=gpu.duration_s[events])
-        return tuple(self.names[name] for name in names[np.lexsort((first, -times_s))])
 
     def _host(self, *, by_shape: bool) -> list[Counted]:
         """Return the operators of a run without GPU work, by their time outside inner operators."""
@@ -230,7 +203,8 @@ class Entries:
             for number, same in enumerate(different.values(), start=1):
                 label = name if len(different) == 1 else f"{name} [{_particular(same[0].entry) or number}]"
                 events = np.concatenate([one.events for one in same])
-                entry = _total(label, [one.entry for one in same], self._metrics(events))
+                metrics = next(totals(self.traced, [events])).metrics if events.size else MappingProxyType({})
+                entry = _total(label, [one.entry for one in same], metrics)
                 merged.append(Counted(entry, events))
         return merged
 

@@ -6,6 +6,7 @@ calls of an operator share them, so the text alone distinguishes calls, and each
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from typing import Annotated, Any
@@ -19,25 +20,30 @@ _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _NOT_JSON = re.compile(rb"(?<=[:\[,])(\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 #: the key of the events; behind a backslash it is text within a name
 _KEY, _LIST = b'"traceEvents"', re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+#: a key of every event, and where an event ends a list
+_PHASE, _LAST = b'"ph"', re.compile(rb"\}\s*\]")
 _NOTHING = msgspec.Raw(b"")
 
 
 class Arguments(msgspec.Struct, gc=False):
-    """The arguments of an event; shapes stay as text."""
+    """The arguments of an event; shapes stay as text.
 
-    correlation: _Int = -1
+    The fields stand in the order in which the profiler writes them, in which msgspec looks for them.
+    """
+
     external_id: _Int = msgspec.field(name="External id", default=-1)
-    old_external_id: _Int = msgspec.field(name="external id", default=-1)
-    # ROCm writes a stream's address as text at the call, and its number at the kernel
-    stream: _Int | float | str | None = -1
-    device: _Int | float | str | None = -1
-    bytes: float | str | None = None
-    registers: float | str | None = msgspec.field(name="registers per thread", default=None)
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
-    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NOTHING)
-    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOTHING)
-    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
     concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOTHING)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
+    # ROCm writes a stream's address as text at the call, and its number at the kernel
+    device: _Int | float | str | None = -1
+    stream: _Int | float | str | None = -1
+    correlation: _Int = -1
+    old_external_id: _Int = msgspec.field(name="external id", default=-1)
+    registers: float | str | None = msgspec.field(name="registers per thread", default=None)
+    bytes: float | str | None = None
+    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NOTHING)
     collective: str | None = msgspec.field(name="Collective name", default=None)
     elements_in: float | None = msgspec.field(name="In msg nelems", default=None)
     elements_out: float | None = msgspec.field(name="Out msg nelems", default=None)
@@ -54,15 +60,15 @@ RAW_FIELDS = tuple(field.name for field in msgspec.structs.fields(Arguments) if 
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; missing fields are None. Times are in microseconds."""
+    """One event; missing fields are None. Times are in microseconds. The order is that of `Arguments`."""
 
-    cat: str | None = None
     ph: str | None = None
+    cat: str | None = None
     name: str | None = None
-    ts: float | None = None
-    dur: float | None = None
     pid: int | float | str | None = None
     tid: int | float | str | None = None
+    ts: float | None = None
+    dur: float | None = None
     args: Arguments | None = None
 
 
@@ -103,6 +109,8 @@ def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Hea
         When the text is not JSON, or has no list of events, or several.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if apart := _decode_apart(data, skipped):
+        return apart
     try:
         return _decode_document(data, skipped, place)
     except NOT_JSON as error:
@@ -113,6 +121,27 @@ def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Hea
         return _decode_document(cleaned, skipped, place)
     except NOT_JSON as error:
         raise not_json(error, place) from None
+
+
+def _decode_apart(data: bytes, skipped: Counter[str]) -> tuple[Header, list[Event]] | None:
+    """Decode the list of events, and what is around it, on its own; None where that is not possible.
+
+    If the text from the key to the last event is one list, no second list is in it, so that only the rest has to be
+    searched for one.
+    """
+    begun = _LIST.match(data, max(data.find(_KEY), 0))
+    ended = begun and _LAST.search(data, max(data.rfind(_PHASE), begun.end()))
+    if not begun or not ended:
+        return None
+    begin, end = begun.end() - 1, ended.end()
+    around = b"".join((data[:begin], b"[]", data[end:]))
+    if around.count(_KEY) > 1:
+        return None
+    with contextlib.suppress(*NOT_JSON):
+        document = _DOCUMENT.decode(around)
+        if document.traceEvents is not None:
+            return document, decode_events(memoryview(data)[begin:end], skipped)
+    return None
 
 
 def _decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
 from perfmodel.formats.kernel_names import call_kind
+from perfmodel.formats.packed import floats, ints
 from perfmodel.formats.text.numbers import LONGEST_TIME_S
 from perfmodel.formats.torch_trace.columns import (
     ApiColumns,
@@ -35,9 +35,6 @@ from perfmodel.formats.torch_trace.exchanges import (
 )
 from perfmodel.formats.torch_trace.fields import (
     external_ids,
-    floats,
-    ids,
-    ints,
     numbers,
     registers,
     sizes_in_bytes,
@@ -66,12 +63,10 @@ _MOST_DEVICES = 1023
 #: name of events that have none
 UNNAMED = "(unnamed)"
 _NO_ARGUMENTS = Arguments()
-_START, _DURATION, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
-_CORRELATION, _COLLECTIVE = attrgetter("correlation"), attrgetter("collective")
-_STREAM, _DEVICE = attrgetter("stream"), attrgetter("device")
-_ARGUMENTS, _PROCESS = attrgetter("args"), attrgetter("pid")
+#: stands between the texts of a call; no JSON has it
+_BETWEEN = b"\0"
 #: the texts of an operator without shapes
-_NO_CALL = (b"", b"", b"", b"")
+_NO_CALL = _BETWEEN * 3
 
 _Columns = TypeVar("_Columns", bound=EventColumns)
 
@@ -91,7 +86,7 @@ class Gathered:
         self._pairs = Pairs(skipped)
         self.names: Interned[str] = Interned()
         self.threads: Interned[tuple[Any, Any]] = Interned()
-        self.calls: Interned[tuple[bytes, ...]] = Interned()
+        self.calls: Interned[bytes] = Interned()
         self.collectives: Interned[tuple[Any, ...]] = Interned()
         self._parts: dict[str, list[EventColumns]] = {kind: [] for kind in _BUILDERS}
 
@@ -134,8 +129,8 @@ class Gathered:
     def _between_ranks(bucket: list[Event]) -> list[Event]:
         """Return the events of one category that are exchanges between ranks; each name is looked at once."""
         category = bucket[0].cat
-        by_name = {name for name in set(map(_NAME, bucket)) if is_exchange(category, name)}
-        named = {event.name for event in bucket if names_collective(event)} - by_name
+        by_name = {name for name in {event.name for event in bucket} if is_exchange(category, name)}
+        named = {one.name for one in bucket if one.args is not None and one.args.collective is not None} - by_name
         by_arguments = {name for name in named if is_exchange(category, name, collective=True)}
         if not by_name and not by_arguments:
             return []
@@ -162,7 +157,7 @@ class Gathered:
             python=self._all("python", RangeColumns),
             exchanges=exchanges,
             names=tuple(self.names),
-            calls=tuple(CallTexts(*texts) for texts in self.calls),
+            calls=tuple(CallTexts(*texts.split(_BETWEEN, 3)) for texts in self.calls),
             collectives=tuple(Message(*message) for message in self.collectives),
         )
 
@@ -172,14 +167,12 @@ class Gathered:
 
     def _columns(self, kind: str, bucket: list[Event], *, again: bool = False) -> EventColumns:
         """Return complete events as columns; ``again`` says that what is wrong with them is counted already."""
-        start_us, duration_us = floats(bucket, _START), floats(bucket, _DURATION)
+        start_us, duration_us = floats([event.ts for event in bucket]), floats([event.dur for event in bucket])
         if not _are_plausible(start_us, duration_us):
             good = self._plausible(start_us, duration_us, Counter() if again else self.skipped)
             bucket = [event for event, is_good in zip(bucket, good.tolist(), strict=True) if is_good]
             start_us, duration_us = start_us[good], duration_us[good]
-        texts = list(map(_NAME, bucket))
-        if not all(texts):
-            texts = [text or UNNAMED for text in texts]
+        texts = [event.name or UNNAMED for event in bucket]
         common = (start_us, duration_us, self.names.numbers(texts))
         return _BUILDERS[kind](self, _Bucket(bucket, texts), common)
 
@@ -202,7 +195,15 @@ class Gathered:
 
     def thread_numbers(self, events: list[Event]) -> Ints:
         """Return the number of each event's process and thread."""
-        return self.threads.numbers(map(_THREAD, events))
+        numbers, threads = self.threads, [event.tid for event in events]
+        processes = {event.pid for event in events}
+        if len(processes) > 1:
+            return numbers.numbers([(event.pid, event.tid) for event in events])
+        process = next(iter(processes), None)
+        number_of = {thread: numbers[process, thread] for thread in dict.fromkeys(threads)}
+        if len(number_of) == 1:
+            return np.full(len(events), number_of[threads[0]])
+        return ints([number_of[thread] for thread in threads])
 
     def call_numbers(self, arguments: list[Arguments]) -> Ints:
         """Return the number of what each operator says about its arguments; those without shapes share one."""
@@ -210,7 +211,7 @@ class Gathered:
         # one event after the other: copies of all texts would not stay in the processor's cache
         return ints(
             [
-                number[(bytes(a.dims or a.old_dims), bytes(a.strides), bytes(a.types), bytes(a.concrete))]
+                number[_BETWEEN.join((a.dims or a.old_dims, a.strides, a.types, a.concrete))]
                 if a.types or a.dims or a.old_dims
                 else no_call
                 for a in arguments
@@ -219,7 +220,8 @@ class Gathered:
 
     def collective_numbers(self, arguments: list[Arguments]) -> Ints:
         """Return the number of each event's collective, or -1."""
-        if set(map(_COLLECTIVE, arguments)) <= {None}:
+        told = [one.collective for one in arguments]
+        if told.count(None) == len(told):
             return np.full(len(arguments), -1)
         number = self.collectives
         return ints(
@@ -240,8 +242,7 @@ class _Bucket(NamedTuple):
 
     def arguments(self) -> list[Arguments]:
         """Return the arguments of each event."""
-        arguments = list(map(_ARGUMENTS, self.events))
-        return arguments if all(arguments) else [one or _NO_ARGUMENTS for one in arguments]
+        return [event.args or _NO_ARGUMENTS for event in self.events]
 
 
 #: start, duration and name, which events of every kind have
@@ -268,11 +269,11 @@ def _gpu_facts(category: str, name: str, *, collective: bool) -> tuple[int, int,
 
 def _devices(events: list[Event], arguments: list[Arguments]) -> Ints:
     """Return the number of each event's GPU, which the profiler writes as its process, too; -1 where neither tells."""
-    device = numbers(list(map(_DEVICE, arguments)))
+    device = numbers([one.device for one in arguments])
     told = device >= 0
     if told.all():
         return device
-    process = numbers(list(map(_PROCESS, events)))
+    process = numbers([event.pid for event in events])
     return np.where(told, device, np.where((process >= 0) & (process <= _MOST_DEVICES), process, -1))
 
 
@@ -280,19 +281,22 @@ def _gpu(gathered: Gathered, bucket: _Bucket, common: _Common) -> GpuColumns:
     events, texts = bucket
     arguments = bucket.arguments()
     collective = gathered.collective_numbers(arguments)
-    # a trace has few names, so each is looked at once
-    kinds: Interned[tuple[str, bool]] = Interned()
-    kind_of = kinds.numbers(zip(texts, (collective >= 0).tolist(), strict=True))
     category = (events[0].cat if events else None) or ""
-    facts = ints([_gpu_facts(category, name, collective=named) for name, named in kinds]).reshape(-1, 3)[kind_of]
+    # a trace has few names, so each is looked at once
+    keys = (2 * common[2] + (collective >= 0)).tolist()
+    kinds = dict(zip(keys, texts, strict=True))
+    found = [_gpu_facts(category, name, collective=bool(key % 2)) for key, name in kinds.items()]
+    facts = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    place = {key: index for index, key in enumerate(kinds)}
+    rows = ints([place[key] for key in keys])
     return GpuColumns(
         *common,
-        category=facts[:, 0],
-        direction=facts[:, 1],
-        pinned=facts[:, 2],
-        stream=numbers(list(map(_STREAM, arguments))),
+        category=facts[0, rows],
+        direction=facts[1, rows],
+        pinned=facts[2, rows],
+        stream=numbers([one.stream for one in arguments]),
         device=_devices(events, arguments),
-        correlation=ids(arguments, _CORRELATION),
+        correlation=ints([one.correlation for one in arguments]),
         external=external_ids(arguments),
         bytes=sizes_in_bytes(arguments),
         registers=registers(arguments),
@@ -302,11 +306,12 @@ def _gpu(gathered: Gathered, bucket: _Bucket, common: _Common) -> GpuColumns:
 
 def _api(gathered: Gathered, bucket: _Bucket, common: _Common) -> ApiColumns:
     arguments = bucket.arguments()
+    kind_of = {name: call_kind(name) for name in set(bucket.texts)}
     return ApiColumns(
         *common,
         thread=gathered.thread_numbers(bucket.events),
-        category=np.fromiter(map(call_kind, bucket.texts), np.int64, len(arguments)),
-        correlation=ids(arguments, _CORRELATION),
+        category=ints([kind_of[name] for name in bucket.texts]),
+        correlation=ints([one.correlation for one in arguments]),
         external=external_ids(arguments),
         bytes=sizes_in_bytes(arguments),
     )

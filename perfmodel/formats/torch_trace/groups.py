@@ -83,7 +83,18 @@ class _Work(NamedTuple):
     pinned: int
 
 
-_WORK = np.dtype([(field, "i8") for field in _Work._fields])
+class _Columns(NamedTuple):
+    """`_Work` of many GPU events."""
+
+    name: Ints
+    kind: Ints
+    message: Ints
+    in_graph: Ints
+    op_name: Ints
+    call: Ints
+    bytes: Ints
+    direction: Ints
+    pinned: Ints
 
 
 def grouped(traced: Traced, grouping: str) -> dict[Group, Ints]:
@@ -107,16 +118,20 @@ def _rows(traced: Traced, counted: Ints) -> Iterator[tuple[int, ...]]:
     has_op = op >= 0
     in_op = has_op & ~in_graph
     at_gpu = traced.gpu_collective[np.where(same_as >= 0, same_as, counted)]
-    work = np.empty(counted.size, dtype=_WORK)
-    work["name"], work["kind"] = gpu.name[counted], gpu.category[counted]
-    # NVIDIA describes the message at the kernel, ROCm at the operator
-    work["message"] = np.where(at_gpu >= 0, at_gpu, _at_op(traced.op_collective, op, has_op))
-    work["in_graph"] = in_graph
-    work["op_name"], work["call"] = _at_op(traced.timeline.ops.name, op, in_op), _at_op(traced.call, op, in_op)
     size = gpu.bytes[counted]
-    work["bytes"] = np.where(np.isnan(size), -1.0, size)
-    work["direction"], work["pinned"] = gpu.direction[counted], gpu.pinned[counted]
-    return map(tuple, work.tolist())
+    work = _Columns(
+        name=gpu.name[counted],
+        kind=gpu.category[counted],
+        # NVIDIA describes the message at the kernel, ROCm at the operator
+        message=np.where(at_gpu >= 0, at_gpu, _at_op(traced.op_collective, op, has_op)),
+        in_graph=in_graph.astype(np.int64),
+        op_name=_at_op(traced.timeline.ops.name, op, in_op),
+        call=_at_op(traced.call, op, in_op),
+        bytes=np.where(np.isnan(size), -1.0, size).astype(np.int64),
+        direction=gpu.direction[counted],
+        pinned=gpu.pinned[counted],
+    )
+    return zip(*[column.tolist() for column in work], strict=True)
 
 
 def _at_op(column: Ints, op: Ints, has_op: NDArray[np.bool_]) -> Ints:

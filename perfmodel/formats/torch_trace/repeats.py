@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.formats.torch_trace.columns import distinct
+from perfmodel.core.arrays import distinct
 from perfmodel.profile.timeline import Floats, Ints
 
 #: the last kernels before the first launch, which have to come again in the same order; a step has hundreds

@@ -5,6 +5,7 @@ Only convolutions and pools of traces without values need them. Strides follow f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ def with_results(recorded: Recorded) -> Recorded:
     if not chosen.size:
         return recorded
     calls, numbers = list(recorded.calls), dict[tuple[int, str], int]()
-    images = [_first_image(texts) for texts in calls]
+    images = _Images(recorded.calls)
     call, end_us = ops.call.copy(), ops.end_us
     for index in chosen.tolist():
         own = int(call[index])
@@ -51,7 +52,18 @@ def with_results(recorded: Recorded) -> Recorded:
     return replace(recorded, ops=replace(ops, call=call), calls=tuple(calls))
 
 
-def _result(recorded: Recorded, index: int, own: int, images: list[list[int]], end_us: float) -> list[int]:
+class _Images(dict[int, list[int]]):
+    """Number of a call -> `_first_image` of it, which is looked at when it is first asked for."""
+
+    def __init__(self, calls: Sequence[CallTexts]) -> None:
+        self._calls = calls
+
+    def __missing__(self, call: int) -> list[int]:
+        image = self[call] = _first_image(self._calls[call])
+        return image
+
+
+def _result(recorded: Recorded, index: int, own: int, images: _Images, end_us: float) -> list[int]:
     """Return the sizes of what a convolution returns, or an empty list."""
     ops = recorded.ops
     is_pool = recorded.names[ops.name[index]] in POOLS
@@ -59,7 +71,7 @@ def _result(recorded: Recorded, index: int, own: int, images: list[list[int]], e
     for later in range(index + 1, min(index + 1 + MOST_BETWEEN, len(ops))):
         if ops.thread[later] != ops.thread[index] or ops.start_us[later] < end_us:
             continue
-        image = images[ops.call[later]]
+        image = images[int(ops.call[later])]
         if image:
             return image if image[:2] == [*images[own][:1], *channels] else []
     return []

@@ -291,6 +291,30 @@ def test_two_lists_of_events_are_refused_and_the_word_in_a_name_is_not(path, str
     assert read_profile(path, stream_above_bytes=stream_above_bytes).total_time_s == pytest.approx(6e-6)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            b'{"deviceProperties": [{"id": 0}], ',
+            b', "log": ["a", "b"], "more": [{"ph": 1}]}',
+        ),  # the last list is another
+        (b'{"note": "\\"traceEvents\\": [", ', b"}"),  # the first key is text
+        (b'{"inner": {"traceEvents": []}, ', b"}"),
+        (b"{", b', "traceName": "x]"}'),
+        (b"{", b"  }\n"),
+    ],
+)
+def test_whatever_is_around_the_list_of_events_it_is_read(path, before, after):
+    path.write_bytes(before + b'"traceEvents": ' + json.dumps(EVENTS).encode() + after)
+    assert read_profile(path).total_time_s == pytest.approx(6e-6)
+
+
+def test_a_null_in_place_of_the_list_is_no_list_though_a_list_comes_before(path):
+    path.write_bytes(TRACE[:-1] + b', "traceEvents": null}')
+    with pytest.raises(InputFileError, match=r"no list|several"):
+        read_profile(path)
+
+
 def test_numbers_written_as_text_are_numbers(path):
     def as_text(value):
         if isinstance(value, dict):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import perfmodel as pm
@@ -145,3 +147,34 @@ def test_the_defaults_know_every_family_that_was_measured() -> None:
 
 def test_a_generation_without_a_file_has_no_defaults() -> None:
     assert default_tables("maxwell") == {}
+
+
+def test_tables_that_are_parsed_one_by_one_are_those_of_the_whole_file() -> None:
+    for path in sorted((shipped_folder() / "defaults").glob("*.toml")):
+        whole = msgspec.convert(tomllib.loads(path.read_text())["latency"], dict[str, LatencySpec])
+        tables = read_latency_tables(path)
+        assert list(tables) == list(whole), path
+        assert dict(tables) == dict(LazyTables(whole, str(path))), path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[latency.softmax]\nsource = "a"\n[latency.softmax.constants]\nlaunch = oops\n', "line 4"),
+        ('[latency.softmax]\nsource = "a"\n[latency.rope]\n[latency.softmax]\n', "softmax"),
+        ("[latency.softmax]\nsources = 1\n", "sources"),
+        ("[latency.softmaxx]\n", "softmaxx"),
+    ],
+)
+def test_what_is_wrong_in_a_file_of_defaults_is_told_where_it_stands(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(InputFileError) as caught:
+        read_latency_tables(path)["softmax"]
+    assert message in str(caught.value)
+
+
+def test_a_file_whose_lines_do_not_tell_its_tables_apart_is_parsed_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[latency]\nsoftmax = { note = """\n[latency.rope]\n""" }\n')
+    assert list(read_latency_tables(path)) == ["softmax"]
