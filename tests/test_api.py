@@ -317,7 +317,7 @@ def test_an_error_within_a_prediction_is_not_hidden() -> None:
 def test_any_result_has_a_report() -> None:
     prediction = pm.predict(pm.Gemm(**GEMM), "a100-sxm4-40gb")
     assert pm.report(prediction).rows[0]["hardware"] == "a100-sxm4-40gb"
-    with pytest.raises(TypeError, match="int has no report"):
+    with pytest.raises(TypeError, match=r"int has no report\. Give what a function of perfmodel returned"):
         pm.report(3)
 
 

@@ -152,6 +152,10 @@ MachineOption = Annotated[
     list[str] | None,
     option("--on", f"Machine: {_MACHINE}. Default: this machine.", "HW", callback=machine_names),
 ]
+ExpectedMachineOption = Annotated[
+    list[str] | None,
+    option("--on", f"Machine to predict times for: {_MACHINE}. Default: none.", "HW", callback=machine_names),
+]
 ProfiledMachineOption = Annotated[
     list[str] | None,
     option(
@@ -164,7 +168,7 @@ ProfiledMachineOption = Annotated[
 #: a list, so that a second machine is refused, and does not silently take the place of the first
 TargetMachinesOption = Annotated[
     list[str] | None,
-    option("--to", f"Another machine to which the profile is projected: {_MACHINE}.", "HW"),
+    option("--to", f"Another machine to which the profile is projected: {_MACHINE}.", "HW", callback=machine_names),
 ]
 HostOption = Annotated[
     float | None,

@@ -41,6 +41,7 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "--weights DTYPE": ("quantization", "quant", "dtype", "precision", "weight-dtype"),
         "--kv DTYPE": ("kv-cache-dtype", "kv-dtype", "cache-dtype"),
         "--states DTYPE": ("mamba-ssm-cache-dtype", "mamba-ssm-dtype", "state-dtype", "ssm-dtype"),
+        "--batch LIST, of users": ("concurrency", "users", "max-concurrency", "num-users"),
         "--concurrency N": ("users", "num-users", "max-concurrency", "concurrent-requests", "clients", "batch"),
         "--qps X": ("request-rate", "rate", "rps", "arrival-rate"),
         "--num-requests N": ("num-prompts", "num-prompt"),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import warnings
 from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, MachinesOption, OutputOption, WideOption, only_machine, option
+from perfmodel.cli._options import ExpectedMachineOption, FormatOption, OutputOption, WideOption, only_machine, option
 from perfmodel.cli._output import Destination, check_writable, context, wrote
 from perfmodel.errors import UsageError, not_installed
+
+#: what to do about a module that is captured but does not run
+_RAN = "Its inputs are random numbers, and 0 where they are whole; without --run it is counted all the same."
 
 
 def command(
@@ -29,7 +34,7 @@ def command(
             "SHAPE:DTYPE",
         ),
     ] = None,
-    on: MachinesOption = None,
+    on: ExpectedMachineOption = None,
     backward: Annotated[bool, typer.Option("--backward", help="Include the gradients of all parameters.")] = False,
     optimizer: Annotated[
         str,
@@ -67,9 +72,10 @@ def command(
         raise UsageError(f"{depth} is below 0.", place="--depth", remedy="Give 0 or more.")
     named = only_machine(on)
     machine = hardware(named) if named else None
-    target = load_target(module)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a module's own code warns of does not change its operators
+    # what a module's own code prints is none of the result, and what it warns of does not change its operators
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        target = load_target(module)
         captured = capture(target, parse_inputs(inputs or ()), backward=backward, optimizer=optimizer)
         if run:
             captured = _with_times(captured, target, inputs or (), backward)
@@ -85,13 +91,15 @@ def _with_times(captured: Any, target: Any, inputs: Any, backward: bool) -> Any:
 
     from perfmodel.kernels.device import open_device
     from perfmodel.module_capture.capture import built
+    from perfmodel.module_capture.failures import explained
     from perfmodel.module_capture.run import run_module
     from perfmodel.module_capture.spec import DTYPES, parse_inputs
 
     device = open_device()
     net, args, kwargs = built(target, parse_inputs(inputs, device=device.kind), device=device.kind)
-    net = net.to(device.kind, DTYPES.get(captured.cast_to))
-    forward_s, backward_s = run_module(net, kwargs or args, backward=backward)
+    with explained(type(net).__name__, _RAN):
+        net = net.to(device.kind, DTYPES.get(captured.cast_to))
+        forward_s, backward_s = run_module(net, kwargs or args, backward=backward)
     return dataclasses.replace(
         captured, measured_s=forward_s, measured_backward_s=backward_s, measured_on=f"{device.kind} ({device.name})"
     )

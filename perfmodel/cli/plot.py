@@ -13,7 +13,7 @@ from perfmodel import storage
 from perfmodel.cli._options import MeasuredMachinesOption, option
 from perfmodel.cli._output import check_plot, save_plot
 from perfmodel.cli._recorded import machine_of
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError
 from perfmodel.render.plots.records import check_kind, kind_names, usual_kind
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
             points.setdefault(key, []).append(point)
     for name in chosen:
         if name not in names:
-            raise unknown_name("machine of the records", name, dict.fromkeys(names))
+            known = ", ".join(dict.fromkeys(names))
+            raise UsageError(f"no row is of {name}.", place="--on", remedy=f"The rows are of {known}.")
     apart = _told_apart(machines, stems)
     return [(apart[key], points[key]) for key in machines]
 

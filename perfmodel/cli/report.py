@@ -52,6 +52,12 @@ def command(
         raise UsageError(f"{len(inputs)} files are given.", place="FILE", remedy=remedy)
     results = [_result(path, on, assume) for path in inputs]
     _refuse_ranks(results)
+    if (on or assume) and not any(hasattr(result, "profile") for result in results):
+        raise UsageError(
+            f"nothing would use it beside {' and '.join(inputs)}.",
+            place="--on" if on else "--assume",
+            remedy="Leave it out: the rows of a result name their machines.",
+        )
     with _refused([path for path, result in zip(inputs, results, strict=True) if isinstance(result, Report)]):
         page = html_report(*results, title=title)
     write_atomic(output, page)

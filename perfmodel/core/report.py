@@ -24,6 +24,7 @@ from typing import Any
 
 from perfmodel.core.panel import Panel
 from perfmodel.core.units import format_binary, format_fraction, format_si
+from perfmodel.errors import ArgumentError
 
 #: version of the JSON output: 2 uses the words of `perfmodel.core.vocabulary` throughout
 SCHEMA_VERSION = 2
@@ -318,8 +319,8 @@ def report(result: Any, **options: Any) -> Report:
 
     Raises
     ------
-    TypeError
-        When no room knows how to report the result.
+    ArgumentError
+        When no room knows how to report the result; a TypeError, too.
     """
     kind = type(result[0] if isinstance(result, (list, tuple)) and result else result)
     for room in _rooms_of(kind):
@@ -328,7 +329,8 @@ def report(result: Any, **options: Any) -> Report:
         if function is not _unregistered:
             reported: Report = function(result, **options)
             return reported
-    raise TypeError(f"{kind.__name__} has no report.")
+    remedy = "Give what a function of perfmodel returned, as pm.predict(op, hardware)."
+    raise ArgumentError(f"{kind.__name__} has no report.", remedy=remedy)
 
 
 _unregistered = report.dispatch(object)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.record import record
-from perfmodel.core.work import Number, as_floats, plain
+from perfmodel.core.work import Number, arguments, as_floats, plain
 from perfmodel.errors import UsageError
 
 
@@ -27,14 +27,15 @@ def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
     Raises
     ------
     UsageError
-        For what are no numbers.
+        For what are no numbers from 0 on, and arrays that cannot be broadcast together.
 
     >>> round(float(arithmetic_intensity(2 * 4096**3, 3 * 4096**2 * 2)), 1)
     1365.3
     """
     if isinstance(flop, float) and isinstance(traffic_bytes, float) and traffic_bytes:
         return float(flop / traffic_bytes)
-    work, traffic = as_floats("flop", flop), as_floats("traffic_bytes", traffic_bytes)
+    work, traffic = arguments("arithmetic_intensity", flop=flop, traffic_bytes=traffic_bytes)
+    _check_not_below(flop=flop, traffic_bytes=traffic_bytes)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.divide(work, traffic)
     return plain(np.where(work == 0, 0.0, value))
@@ -47,6 +48,13 @@ def _check_above(**values: Number) -> None:
             raise UsageError(f"{name}={reprlib.repr(value)} is not above 0.")
 
 
+def _check_not_below(**values: Number) -> None:
+    """Raise a UsageError for a figure, or one of an array of them, that is below 0."""
+    for name, value in values.items():
+        if (as_floats(name, value) < 0.0).any():
+            raise UsageError(f"{name}={reprlib.repr(value)} is below 0.")
+
+
 def ridge_point(peak_flop_per_s: Number, bandwidth_bytes_per_s: Number) -> Number:
     """Return the intensity from which a kernel is compute-bound instead of memory-bound [FLOP/B].
 
@@ -55,13 +63,15 @@ def ridge_point(peak_flop_per_s: Number, bandwidth_bytes_per_s: Number) -> Numbe
     Raises
     ------
     UsageError
-        For a peak or a bandwidth that is no number above 0.
+        For a peak or a bandwidth that is no number above 0, and arrays that cannot be broadcast together.
 
     >>> round(ridge_point(312e12, 1555e9), 1)
     200.6
     """
-    _check_above(peak_flop_per_s=peak_flop_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
-    return plain(np.divide(peak_flop_per_s, bandwidth_bytes_per_s))
+    figures = {"peak_flop_per_s": peak_flop_per_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
+    peak, bandwidth = arguments("ridge_point", **figures)
+    _check_above(**figures)
+    return plain(np.divide(peak, bandwidth))
 
 
 def attainable_flop_per_s(
@@ -74,15 +84,20 @@ def attainable_flop_per_s(
     Raises
     ------
     UsageError
-        For a peak or a bandwidth that is no number above 0, and an intensity that is none from 0 on.
+        For a peak or a bandwidth that is no number above 0, an intensity that is none from 0 on, and arrays that cannot
+        be broadcast together.
 
     >>> round(float(attainable_flop_per_s(1 / 12, 19.5e12, 1555e9)) / 1e9, 1)
     129.6
     """
-    _check_above(peak_flop_per_s=peak_flop_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
-    if not (as_floats("intensity_flop_per_byte", intensity_flop_per_byte) >= 0.0).all():
+    figures = {"peak_flop_per_s": peak_flop_per_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
+    peak, bandwidth, intensity = arguments(
+        "attainable_flop_per_s", **figures, intensity_flop_per_byte=intensity_flop_per_byte
+    )
+    _check_above(**figures)
+    if not (intensity >= 0.0).all():
         raise UsageError(f"intensity_flop_per_byte={reprlib.repr(intensity_flop_per_byte)} is below 0.")
-    return plain(np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)))
+    return plain(np.minimum(peak, np.multiply(intensity, bandwidth)))
 
 
 #: types of a single number

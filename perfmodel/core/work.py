@@ -65,6 +65,32 @@ def as_floats(name: str, value: Any) -> NDArray[np.float64]:
     return array.astype(np.float64, copy=False)
 
 
+def arguments(place: str, **values: Any) -> tuple[NDArray[np.float64], ...]:
+    """Return arguments of one formula, each a number or several, as float64.
+
+    Raises
+    ------
+    UsageError
+        When one is something else, or they are arrays that cannot be broadcast together.
+    """
+    arrays = {name: as_floats(name, value) for name, value in values.items()}
+    check_shapes(place, {name: array.shape for name, array in arrays.items() if array.ndim})
+    return tuple(arrays.values())
+
+
+def check_shapes(place: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a UsageError unless arrays, given by name and shape, can be broadcast together."""
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise UsageError(
+            f"the arrays cannot be broadcast together: {listed}.",
+            place=place,
+            remedy="Give arrays of one shape, or of shapes that numpy can broadcast.",
+        ) from None
+
+
 def same(value: Any, other: Any) -> bool:
     """Return whether two values are equal: arrays in their shape and all numbers, mappings in their keys and values."""
     if isinstance(value, np.ndarray) or isinstance(other, np.ndarray):

@@ -192,12 +192,17 @@ def _found(text: str, folders: Folders) -> str:
 
 
 def _unknown(text: str, advice: str) -> Exception:
-    """Return the error for a name that no machine has: a misspelt one, one of a product's boards, or unlike any."""
+    """Return the error for a name that no machine has: misspelt, of a product, a part of a name, or unlike any."""
     names = [*spec_files(), *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
     near = misspelt(text, names)
     if not near and advice:
         what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
         return UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}{what_to_do}")
+    word = text.strip().lower()
+    held = sum(word in _described(machine) for machine in load_all()) if word else 0
+    if held and not near:
+        shown = f"`perfmodel hardware list {word}` shows {held} that hold this word; name one of them."
+        return UsageError(f"unknown hardware {text!r}.", remedy=shown)
     main = {machine.name for machine in load_all()}
     error = unknown_name("hardware", text, near, main=main, listing="perfmodel hardware list")
     error.remedy += f" {_ANOTHER}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.report import Reportable
-from perfmodel.core.work import Number, as_floats, plain
+from perfmodel.core.work import Number, arguments, as_floats, plain
 from perfmodel.errors import UsageError
 
 #: a local speedup this near to 1 is that of sums that were rounded: it is none
@@ -33,13 +33,13 @@ def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
     Raises
     ------
     UsageError
-        If a fraction is no number from 0 to 1, or a speedup is none above 0.
+        If a fraction is no number from 0 to 1, a speedup is none above 0, or arrays cannot be broadcast together.
 
     >>> round(amdahl_speedup(0.5, 2.0), 3), amdahl_speedup(0.4, 2.0)
     (1.333, 1.25)
     """
-    p = _checked("fraction", fraction, 0.0, 1.0)
-    s = as_floats("local_speedup", local_speedup)
+    p, s = arguments("amdahl_speedup", fraction=fraction, local_speedup=local_speedup)
+    _checked("fraction", fraction, 0.0, 1.0)
     if not (s > 0).all():
         raise UsageError(f"local_speedup={local_speedup} is not above 0.", remedy="It is the old over the new time.")
     return _amdahl(1.0 - p, s)
@@ -115,12 +115,12 @@ def serial_fraction(speedup: Number, processors: Number) -> Number:
     Raises
     ------
     UsageError
-        If a speedup is no number above 0, or n is none above 1.
+        If a speedup is no number above 0, n is none above 1, or arrays cannot be broadcast together.
 
     >>> round(serial_fraction(2.5, 4), 4), round(serial_fraction(3.8, 4), 4)
     (0.2, 0.0175)
     """
-    s, n = as_floats("speedup", speedup), as_floats("processors", processors)
+    s, n = arguments("serial_fraction", speedup=speedup, processors=processors)
     if not ((s > 0).all() and (n > 1).all()):
         raise UsageError(f"speedup={speedup} on processors={processors}: needs a speedup above 0, processors above 1.")
     return plain((n / s - 1.0) / (n - 1.0))
@@ -141,12 +141,14 @@ def gustafson_speedup(serial: Number, processors: Number) -> Number:
     Raises
     ------
     UsageError
-        If the share is no number from 0 to 1, or n is none from 1 on.
+        If the share is no number from 0 to 1, n is none from 1 on, or arrays cannot be broadcast together.
 
     >>> gustafson_speedup(0.2, 4), round(gustafson_speedup(0.004, 1024), 3)
     (3.4, 1019.908)
     """
-    f, n = _checked("serial", serial, 0.0, 1.0), _checked("processors", processors, 1.0, np.inf)
+    f, n = arguments("gustafson_speedup", serial=serial, processors=processors)
+    _checked("serial", serial, 0.0, 1.0)
+    _checked("processors", processors, 1.0, np.inf)
     return plain(n - f * (n - 1.0))
 
 

@@ -21,7 +21,7 @@ from torch.utils.module_tracker import ModuleTracker
 from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
 from perfmodel.module_capture.dispatch import GpuDropout, Recorder
 from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
-from perfmodel.module_capture.failures import ASKED, explained
+from perfmodel.module_capture.failures import ASKED, BUILD, FIT, GIVE_INPUTS, explained
 from perfmodel.module_capture.known import KnownValues
 from perfmodel.module_capture.result import Captured, CapturedCall, ModuleFacts, Phase, merged
 from perfmodel.operators.optimizer import Optimizer
@@ -99,7 +99,7 @@ def built(
     """
     module, example = _plain(module), ()
     if not isinstance(module, torch.nn.Module) and callable(module):
-        with torch.device(device), explained(getattr(module, "__name__", "the builder")):
+        with torch.device(device), explained(getattr(module, "__name__", "the builder"), BUILD):
             made = module()
         match made:
             case (torch.nn.Module() as net, example):
@@ -247,7 +247,7 @@ def _recorded(
                     known.keep(fake, real)
         saved = _Saved(recorder, state.values())
         with (
-            explained(type(net).__name__),
+            explained(type(net).__name__, FIT if args or kwargs else GIVE_INPUTS),
             tracker,
             recorder,
             GpuDropout(),

@@ -22,14 +22,22 @@ ASKED = (DataDependentOutputException, DynamicOutputShapeException)
 _HIGHER = "HigherOrderOperator "
 _HERE = Path(__file__).parent
 
+#: what to do about a module that cannot be built, one that runs without inputs, and one that runs with some
+BUILD = "It is built without arguments: for one that needs some, name a function that builds it."
+GIVE_INPUTS = 'No input is given: give a tensor or {"x": tensor}; of the command, --input 8x1024:int64 for each.'
+FIT = "Do the inputs fit it?"
+#: what to do about code that ends the program while it is imported or called
+NO_EXIT = 'Put what a script runs, and its arguments, under: if __name__ == "__main__":'
+
 
 @contextlib.contextmanager
-def explained(name: str) -> Iterator[None]:
+def explained(name: str, remedy: str = FIT) -> Iterator[None]:
     """Turn what a module raises inside the block into one message, which replaces the traceback in PyTorch's log.
 
     Parameters
     ----------
     name : of the module, or of the function that builds it.
+    remedy : what to do about an error of the module's own code.
 
     Raises
     ------
@@ -49,6 +57,9 @@ def explained(name: str) -> Iterator[None]:
             remedy="Modules and inputs that are shapes alone, random numbers and what takes long to work out have no "
             "values here: run and trace it instead, or replace the branch.",
         ) from error
+    except SystemExit as error:
+        place = own_line(traceback.extract_tb(error.__traceback__))
+        raise UsageError(f"{name} ends the program (exit code {error}).", place=place, remedy=NO_EXIT) from error
     except Exception as error:
         if isinstance(error, UnsupportedOperatorException):
             raise UsageError(
@@ -66,7 +77,7 @@ def explained(name: str) -> Iterator[None]:
         raise UsageError(
             f"{name} fails: {first_line(error)}.",
             place=own_line(traceback.extract_tb(error.__traceback__)),
-            remedy="Do the inputs fit it?",
+            remedy=remedy,
         ) from error
     finally:
         log.disabled = silent

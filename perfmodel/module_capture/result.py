@@ -196,7 +196,6 @@ class Captured(Reportable):
             When no call has an operator, no machine has the name, or it has no peak for a dtype.
         """
         machine = hardware if isinstance(hardware, Hardware) else catalog.hardware(hardware)
-        # before they have names: a copy with a name counts what was derived from the dtype as given
         calls = (replace(call, op=self._as_run(call.op, machine)) for call in self.modelled if call.op is not None)
         return predict_model([_named(call) for call in calls], machine)
 
@@ -215,7 +214,7 @@ def _named(call: CapturedCall) -> Operator:
     assert call.op is not None
     where = call.module or "(module)"
     name = where if call.phase == Phase.FORWARD else f"{where} {call.phase}"
-    return replace(call.op, name=name, count=call.op.count * call.count)
+    return call.op.changed(name=name, count=call.op.count * call.count)
 
 
 def merged(calls: Sequence[CapturedCall]) -> tuple[CapturedCall, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
+from perfmodel.module_capture.failures import BUILD, NO_EXIT
 
 DTYPES = {
     "fp32": torch.float32, "float32": torch.float32, "bf16": torch.bfloat16, "bfloat16": torch.bfloat16,
@@ -35,6 +36,8 @@ def load_target(text: str) -> Any:
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise UsageError(f"{text!r} names no module.", place="MODULE", remedy="Write package.module:build.")
+    if not name.replace(".", "_").isidentifier():
+        raise UsageError(f"{name!r} is no name.", place=text, remedy=BUILD)
     folder, module = os.getcwd(), os.path.normpath(place.removesuffix(".py"))
     if os.path.isabs(module) or module.startswith(os.pardir):
         folder, module = os.path.split(os.path.abspath(module))
@@ -44,6 +47,9 @@ def load_target(text: str) -> Any:
         value: Any = importlib.import_module(module.replace(os.sep, "."))
     except PerfModelError:
         raise
+    except SystemExit as error:
+        message = f"{place!r} ends the program while it is imported (exit code {error})."
+        raise UsageError(message, place=text, remedy=NO_EXIT) from error
     except Exception as error:  # noqa: BLE001 -- a user's file may do anything
         message = next(iter(str(error).splitlines()), "")
         raise UsageError(
@@ -53,7 +59,8 @@ def load_target(text: str) -> Any:
         ) from None
     for part in name.split("."):
         if not hasattr(value, part):
-            raise unknown_name("name", part, [known for known in dir(value) if not known.startswith("_")], place=text)
+            names = [known for known in dir(value) if not known.startswith("_")]
+            raise unknown_name("name", part, names, place=text, listing=f"dir({place})")
         value = getattr(value, part)
     return value
 
@@ -67,7 +74,7 @@ def parse_inputs(texts: Sequence[str], *, device: str = "meta") -> Any:
     Raises
     ------
     UsageError
-        When a text is no shape, a dtype is unknown, or some inputs have names and others not.
+        When a text is no shape, a dtype is unknown, a name occurs twice, or some inputs have names and others not.
     """
     named: dict[str, torch.Tensor] = {}
     plain: list[torch.Tensor] = []
@@ -80,6 +87,8 @@ def parse_inputs(texts: Sequence[str], *, device: str = "meta") -> Any:
                 remedy="Write 8x1024:int64, or mask=8x1024:bool for a keyword.",
             )
         tensor = _tensor(match["shape"], match["dtype"] or "fp32", device)
+        if match["name"] in named:
+            raise UsageError(f"{match['name']!r} is given twice.", place="--input", remedy="Give each keyword once.")
         if match["name"]:
             named[match["name"]] = tensor
         else:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import ENGINES
-from perfmodel.core.work import Number, Tensor, Work, same
+from perfmodel.core.work import Number, Tensor, Work, check_shapes, same
 from perfmodel.errors import ArgumentError, PerfModelError, UsageError, unknown_name
-from perfmodel.operators.checks import CHECKS, check_shapes, is_unset
+from perfmodel.operators.checks import CHECKS, is_unset
 from perfmodel.operators.spans import span
 
 #: parameters that are not dimensions; nor is the engine, unless one is chosen

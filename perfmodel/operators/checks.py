@@ -234,16 +234,3 @@ def check_groups(op: str, remedy: str, **sizes: Number) -> None:
     if anywhere(rest):
         found, of = first_point(rest, total, groups)
         raise UsageError(f"{name}={found} is not a multiple of {other}={of}.", place=op, remedy=remedy)
-
-
-def check_shapes(op: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise a UsageError unless the arrays of an operator, given by name and shape, can be broadcast together."""
-    try:
-        np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise UsageError(
-            f"the arrays cannot be broadcast together: {listed}.",
-            place=op,
-            remedy="Give arrays of one shape, or of shapes that numpy can broadcast.",
-        ) from None

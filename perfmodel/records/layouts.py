@@ -101,7 +101,7 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Raises
     ------
     InputFileError
-        When the file cannot be read as Parquet.
+        When there is no such file, or it cannot be read as Parquet.
     UnavailableError
         When pyarrow is not installed.
     """
@@ -114,6 +114,8 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         raise not_installed(need, "parquet", place=place, instead="convert the table to CSV") from None
     try:
         table = parquet.read_table(storage.local(path)).to_pydict()
+    except FileNotFoundError:
+        raise InputFileError("no such file.", place=place, remedy="Check the path.") from None
     except (OSError, ValueError) as error:  # pyarrow's errors are of these
         reason = str(error).splitlines()[0][:120]
         raise InputFileError(

@@ -84,7 +84,10 @@ def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[s
     command = document.get("command")
     if "schema_version" in document and isinstance(command, str) and command not in commands:
         wanted = " or ".join(commands)
-        raise InputFileError(f"is a record of {command!r}; one of {wanted} is needed.", place=place, remedy=remedy)
+        look = f"To look at this one: perfmodel report {place} -o page.html."
+        raise InputFileError(
+            f"is a record of {command!r}; one of {wanted} is needed.", place=place, remedy=f"{remedy} {look}"
+        )
 
 
 def reason_of(error: msgspec.ValidationError | UnicodeEncodeError) -> str:

@@ -19,6 +19,8 @@ from perfmodel.records.layouts import PARQUET, Columns, read_parquet, tidy
 
 #: columns that every table has
 REQUIRED = ("hardware", "op", "dtype", "time_s")
+#: how columns of times begin in other tables
+_TIMES = ("time", "latency", "duration", "median", "mean")
 
 #: numbers of rows
 Lines = NDArray[np.int64]
@@ -127,5 +129,16 @@ def _check_header(known: list[str], place: str, written: list[str] | None = None
             f"has no column {', '.join(missing)}." if missing else f"has two columns {', '.join(repeated)}.",
             place=place,
             remedy=f"A table of measurements has a header with {', '.join(REQUIRED)} and the operator's dimensions; "
-            f"found {shown[:120]!r}.",
+            f"found {shown[:120]!r}.{_hints(missing, header)}",
         )
+
+
+def _hints(missing: Sequence[str], header: Sequence[str]) -> str:
+    """Return what to write into columns that are missing, where the header says what was meant."""
+    hints = []
+    if "hardware" in missing and "op" in header:
+        hints.append("hardware is a name of `perfmodel hardware list` in each row.")
+    other = next((name for name in header if name.lower().startswith(_TIMES)), "")
+    if "time_s" in missing and other:
+        hints.append(f"time_s is in seconds: convert {other!r}.")
+    return "".join(f" {hint}" for hint in hints)

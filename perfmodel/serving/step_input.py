@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, check_shapes
 from perfmodel.errors import UsageError
-from perfmodel.operators.checks import check_shapes
 from perfmodel.serving.cost import Array
 
 PLACE = "step"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
-from perfmodel.workloads.catalog import aliases_of, model_names, model_of
+from perfmodel.workloads.catalog import aliases_of, model_names, model_of, named_model
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -28,10 +28,12 @@ class ModelListing(Reportable):
 def list_models(words: Sequence[str] = ()) -> ModelListing:
     """Return the models whose names, or other names, hold some words, in any case; all of them without words.
 
+    One word may be any name that `named_model` takes, as "meta-llama/Llama-3.1-8B-Instruct".
+
     Raises
     ------
     UsageError
-        When no name holds all of them.
+        When no name holds all of them; for one word the message has the nearest name.
     """
 
     def holds(name: str) -> bool:
@@ -39,6 +41,9 @@ def list_models(words: Sequence[str] = ()) -> ModelListing:
 
     others = {name: next(filter(holds, aliases_of(name)), "") for name in model_names() if not holds(name)}
     found = [name for name in model_names() if others.get(name, name)]
+    if not found and len(words) == 1:
+        name = named_model(words[0]).name
+        return ModelListing((model_of(name),), {name: words[0]})
     if not found:
         raise UsageError(
             f"no model of the catalog holds {' and '.join(map(repr, words))}.", remedy="perfmodel models lists all."

@@ -267,6 +267,7 @@ def test_shell_completion_is_offered():
         (("analyze", "gemm", "m=1"), "--dtype", "as dtype=bf16"),
         (("train", "gpt2"), "--precision", "--dtype DTYPE"),
         (("train", "gpt2"), "--mbs", "--micro-batch N"),
+        (("search", "serve", "gpt2"), "--concurrency", "--batch LIST, of users"),
         (("train", "gpt2"), "--nnodes", "--gpus N, of all nodes"),
         (("serve", "gpt2"), "--tensor-parallel-size", "--tp N"),
         (("serve", "gpt2"), "--nnodes", "--tp N, of all nodes, with --gpus-per-node N"),

@@ -47,3 +47,16 @@ def test_words_of_another_name_find_the_model_that_it_stands_for(perfmodel):
     (own,) = perfmodel("models", "mistral-small-22b", "--format", "json").json["rows"]
     assert own["asked_as"] == ""
     assert "also" not in perfmodel("models", "mistral-small-22b").out
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3.1-8B-Instruct", "unsloth/Llama-3.2-3B-Instruct-bnb-4bit"])
+def test_every_name_that_train_takes_is_shown(perfmodel, name):
+    (row,) = perfmodel("models", name, "--format", "json").json["rows"]
+    assert (row["asked_as"], row["name"]) == (name, pm.find_model(name).name)
+    assert row["parameters"] == pm.find_model(name).parameters
+
+
+def test_a_misspelt_name_hears_the_nearest(perfmodel):
+    ran = perfmodel("models", "qwn3-8b")
+    assert (ran.code, ran.out) == (2, "")
+    assert "Did you mean 'qwen3-8b'?" in ran.err

@@ -142,7 +142,7 @@ def test_a_specification_given_takes_the_place_of_the_records_own(written):
 def test_a_machine_that_is_in_no_record_is_refused(perfmodel, tmp_path, written):
     ran = perfmodel("plot", written(bench_record()), "-o", tmp_path / "p.png", "--on", "a100-sxm4-40gb")
     assert ran.code == 2
-    assert "bench-machine" in ran.err
+    assert "--on: no row is of a100-sxm4-40gb. The rows are of bench-machine." in ran.err
 
 
 def test_a_machine_without_a_specification_is_refused_with_the_nearest_name(perfmodel, tmp_path, written):

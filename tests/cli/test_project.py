@@ -47,6 +47,7 @@ def test_every_format(perfmodel, table, format_):
         (("--from", "a100", "--to", "h100-smx5-80gb"), "Did you mean 'h100-sxm5-80gb'"),
         (("--from", "a100", "--to", "h100", "--host", "0"), "above 0"),
         (("--from", "a100", "--to", "h100", "--to", "h200"), "--to: the command takes one machine"),
+        (("--from", "a100", "--to", "h100,h200"), "--to: the command takes one machine"),
         (("--from", "a100", "--from", "v100", "--to", "h100"), "--from: the command takes one machine"),
     ],
 )

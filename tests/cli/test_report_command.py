@@ -45,6 +45,20 @@ def test_ranks_of_a_job_are_not_before_and_after(tmp_path: Path, capsys: pytest.
     assert run(["report", str(traces[0]), str(traces[0]), "-o", str(page)]) == 0, "the same rank of two runs"
 
 
+@pytest.mark.parametrize(("option", "place"), [(("--on", "h100"), "--on"), (("--assume",), "--assume")])
+def test_a_machine_that_nothing_would_use_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...], place: str
+) -> None:
+    path, page = tmp_path / "step.json", tmp_path / "page.html"
+    path.write_text(json.dumps({"schema_version": 1, "command": "train", "context": {}, "rows": [ROW]}))
+    assert run(["report", str(path), *option, "-o", str(page)]) == 2
+    assert f"perfmodel: {place}: nothing would use it beside {path}." in capsys.readouterr().err
+    assert not page.exists()
+    profile = tmp_path / "profile.csv"
+    profile.write_text("name,time_ms\na,1\n")
+    assert run(["report", str(path), str(profile), "--on", "h100", "-o", str(page)]) == 0, "the profile uses it"
+
+
 def test_a_packed_document_gives_the_page_of_the_plain_one(tmp_path: Path) -> None:
     document = json.dumps({"schema_version": 1, "command": "train", "context": {}, "rows": [ROW]})
     (tmp_path / "step.json").write_text(document)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.core.roofline import arithmetic_intensity, attainable_flop_per_s, bound, ridge_point
+from perfmodel.errors import UsageError
 
 positive = st.floats(1e-3, 1e15)
 
@@ -42,6 +45,24 @@ def test_intensity_limits() -> None:
 def test_the_ridge_point_of_lists_and_of_whole_numbers_of_numpy() -> None:
     assert np.array_equal(ridge_point([8, 12], 4), [2.0, 3.0])  # type: ignore[arg-type]
     assert type(ridge_point(np.int64(8), 4)) is float  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: ridge_point([1, 2], [1, 2, 3]), r"^ridge_point: the arrays cannot be .*bytes_per_s \(3,\)"),
+        (lambda: arithmetic_intensity([1, 2], [1, 2, 3]), r"^arithmetic_intensity: the arrays cannot be broadcast"),
+        (
+            lambda: attainable_flop_per_s([1, 2], [1, 2, 3], 4),
+            r"^attainable_flop_per_s: the arrays cannot be broadcast",
+        ),
+        (lambda: arithmetic_intensity(-1, 2), "flop=-1 is below 0"),
+        (lambda: arithmetic_intensity([1, 2], [1, -2]), r"traffic_bytes=\[1, -2\] is below 0"),
+    ],
+)
+def test_arguments_that_fit_no_formula_are_one_message(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        call()
 
 
 def test_the_bound_is_the_slowest_ceiling_and_names_it() -> None:

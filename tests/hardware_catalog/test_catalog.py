@@ -201,6 +201,14 @@ def test_a_name_with_other_numbers_is_no_misspelling_and_no_file(name: str) -> N
     assert "Did you mean" not in str(caught.value)
 
 
+@pytest.mark.parametrize("word", ["hopper", "h10", "GeForce"])
+def test_a_part_of_a_name_hears_what_lists_the_machines_that_hold_it(word: str) -> None:
+    held = len(find.load_catalog([word]).machines)
+    assert held > 1
+    with pytest.raises(UsageError, match=f"`perfmodel hardware list {word.lower()}` shows {held} that hold this word"):
+        hardware(word)
+
+
 def test_a_path_is_read_though_it_has_no_suffix_of_a_document(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match="no such file"):
         hardware(f"{tmp_path}/machines/new")

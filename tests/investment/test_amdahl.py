@@ -216,3 +216,9 @@ def test_a_curve_that_says_nothing_is_refused(processors, speedups):
 def test_linear_scaling_has_no_limit():
     fit = fit_scaling([2, 4], [2.0, 4.0])
     assert (fit.serial_fraction, fit.max_speedup) == (0.0, math.inf)
+
+
+@pytest.mark.parametrize("law", [amdahl_speedup, gustafson_speedup, serial_fraction])
+def test_arrays_of_other_lengths_are_one_message(law):
+    with pytest.raises(UsageError, match=r"^\w+: the arrays cannot be broadcast together: \w+ \(2,\), \w+ \(3,\)"):
+        law([0.5, 0.25], [2.0, 3.0, 4.0])

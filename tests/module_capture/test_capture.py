@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -202,6 +203,10 @@ def test_the_command_writes_what_analyze_reads(perfmodel, tmp_path, monkeypatch)
     keys = {"module", "op", "count", "flop", "bytes", "parameters", "activation_bytes", "predicted_time_s"}
     assert keys <= set(document["rows"][0])
     assert document["context"]["modules"][0]["parameters"] == document["context"]["parameters"]
+    listed = json.loads(ops.read_text())["operators"]
+    products = [row for row in listed if row["op"] == "gemm"]
+    assert products
+    assert not any({"weight_dtype", "scale", "out_dtype"} & row.keys() for row in products), "what the dtype implies"
     analyzed = perfmodel("analyze", ops, "--on", "a100-sxm4-40gb", "--format", "json").json["rows"]
     assert sum(row["count"] * row["flop"] for row in analyzed) == pytest.approx(document["context"]["flop"])
 

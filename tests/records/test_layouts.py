@@ -115,3 +115,9 @@ def test_parquet(tmp_path: Path, data_dir: Path) -> None:
     broken.write_bytes(b"no parquet")
     with pytest.raises(InputFileError, match="Parquet"):
         read_measurements(broken)
+
+
+def test_a_parquet_file_that_is_not_there_is_told_so(tmp_path):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputFileError, match=r"absent\.parquet: no such file\. Check the path\."):
+        read_measurements(tmp_path / "absent.parquet")

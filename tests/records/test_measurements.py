@@ -114,6 +114,13 @@ def test_blank_dimensions_have_their_defaults_and_several_operators_share_a_tabl
     assert (softmax.op.op, softmax.op.rows.tolist(), softmax.op.cols.tolist()) == ("softmax", [4], [5])
 
 
+def test_a_table_in_other_units_hears_what_to_convert(read):
+    with pytest.raises(InputFileError, match="has no column hardware, time_s") as raised:
+        read("op,dtype,m,n,k,time_ms\ngemm,fp32,8,8,8,4\n")
+    assert "hardware is a name of `perfmodel hardware list` in each row." in str(raised.value)
+    assert "time_s is in seconds: convert 'time_ms'." in str(raised.value)
+
+
 def test_columns_that_are_not_there_and_columns_that_say_nothing_are_said(read):
     table = read("hardware,op,dtype,m,n,k,batchsize,time_s\nv100,gemm,fp32,8,8,8,4,1e-5\n")
     said = " ".join(table.notes)

@@ -81,8 +81,8 @@ def test_of_several_dimensions_one_runs_along_and_the_others_tell_lines_apart(si
 def test_what_is_left_out_is_counted(simple_gpu):
     rows = [*sweep(), row(64, 1e9, limiter="compute"), row(64, None), row(64, None, status="out of memory")]
     said = texts(bandwidth_plot(rows, simple_gpu))
-    assert "Not drawn: 1 compute-bound, 1 without a bandwidth, 1 out of memory." in said
-    with pytest.raises(UsageError, match="no row has a bandwidth to draw: Not drawn: 1 compute-bound"):
+    assert "Not drawn: 1 compute-bound, 1 without a measured bandwidth, 1 out of memory." in said
+    with pytest.raises(UsageError, match=r"no row has a bandwidth to draw \(1 compute-bound\)\."):
         bandwidth_plot([row(64, 1e9, limiter="compute")], simple_gpu)
 
 

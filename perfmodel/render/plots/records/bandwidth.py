@@ -83,9 +83,9 @@ def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title:
     """
     lines, notes = _collect(rows)
     if not lines:
-        why = f": {notes[0]}" if notes else "."
+        why = f" ({notes[0].removeprefix('Not drawn: ').rstrip('.')})" if notes else ""
         remedy = "Measure with: perfmodel bench elementwise numel=4096..268435456 -o record.json."
-        raise UsageError(f"no row has a bandwidth to draw{why}", remedy=remedy)
+        raise UsageError(f"no row has a bandwidth to draw{why}.", remedy=remedy)
     levels = slopes(hardware)
     entries = legend_entries([(line.label, line.op, len(line.points)) for line in lines], notes)
     handles = _handles(lines, entries, any(level.sustained for level in levels))
@@ -113,7 +113,7 @@ def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]
         elif row.get("limiter") == "compute":
             left["compute-bound"] += 1
         elif not drawable(row.get("achieved_bytes_per_s"), row.get("working_set_bytes")):
-            left["without a bandwidth"] += 1
+            left["without a measured bandwidth"] += 1
         else:
             usable.append(row)
     lines: dict[str, _Line] = {}
