@@ -108,6 +108,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recomputes_logits : whether the backward pass of the loss computes the logits again, of which none is kept.
     vocab_multiple : the vocabulary of a tensor parallel rank is padded to a multiple of it.
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
+    packing_bytes : what it moves for a gradient in 16 bits to pack it for a reduction, to divide and to unpack it [B].
+    reduces_whole : whether ranks that share out gradients all-reduce them, in place of a reduce-scatter.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
     contention : share of a hidden exchange that the compute beside it loses, see `exposed`; "" for ``sm_share``.
     sequence_parallel : whether tensor parallel ranks share out norms and residuals.
@@ -185,6 +187,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recomputes_logits: bool = False
     vocab_multiple: int = 1
     optimizer_bytes: float = 34.0
+    packing_bytes: float = 0.0
+    reduces_whole: bool = False
     overlaps_data_parallel: bool = True
     contention: str = ""
     sequence_parallel: bool = True
