@@ -68,6 +68,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
     wide_scores : whether these passes are in fp32 with activations in 16 bits, too: autocast runs softmax in fp32.
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
+    fused_dropout : whether a dropout of the hidden state runs in the kernel of the residual's addition.
     shards_layers : whether ZeRO 2 shares out weights, too, and gathers them layer by layer (FSDP): elsewhere each rank
         keeps all of them, reduces the gradients of every micro batch and gathers new weights once a step.
     parallel : ranks that it has beside data parallel ones, of `RANKS`; what a file does not say is there.
@@ -156,6 +157,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     softmax_passes: int = 1
     wide_scores: bool = False
     dropout: Literal["never", "always", "learned_positions"] = "never"
+    fused_dropout: bool = True
     shards_layers: bool = False
     parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
     expert_tensor: Literal["all", "one"] = "all"
