@@ -293,14 +293,27 @@ def expert_tensor_exchange(
     return exchange_time(group, "all_gather", whole) + exchange_time(group, "reduce_scatter", whole)
 
 
-def gradient_exchange(groups: Groups, group: Group, parameters: float, gradient_bytes: float) -> float:
+def gradient_exchange(
+    groups: Groups, group: Group, parameters: float, gradient_bytes: float, *, whole: bool = False
+) -> float:
     """Return the time of the exchange of gradients and weights after a step, without what hides it [s].
 
-    ZeRO 0 reduces the gradients; ZeRO 1 and 2 reduce-scatter them, and gather the new weights in 16 bits.
+    ZeRO 0 reduces the gradients; ZeRO 1 and 2 reduce-scatter them, or all-reduce the ``whole``, and gather the new
+    weights in 16 bits.
     """
     if group.ranks == 1:
         return 0.0
     if groups.plan.zero == 0:
         return best_exchange_time(group, "all_reduce", parameters * gradient_bytes)
     gather = exchange_time(group, "all_gather", parameters * 2.0)
-    return gather + exchange_time(group, "reduce_scatter", parameters * gradient_bytes)
+    return gather + reduction_time(group, parameters * gradient_bytes, whole=whole)
+
+
+def reduction_time(group: Group, gradients: float, *, whole: bool = False) -> float:
+    """Return the time in which ranks that share out some bytes of gradients add them up [s].
+
+    Parameters
+    ----------
+    whole : whether each rank gets all of the sum, of which it keeps its share.
+    """
+    return exchange_time(group, "all_reduce" if whole else "reduce_scatter", gradients)

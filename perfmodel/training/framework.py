@@ -68,6 +68,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
     wide_scores : whether these passes are in fp32 with activations in 16 bits, too: autocast runs softmax in fp32.
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
+    fused_dropout : whether a dropout of the hidden state runs in the kernel of the residual's addition.
     shards_layers : whether ZeRO 2 shares out weights, too, and gathers them layer by layer (FSDP): elsewhere each rank
         keeps all of them, reduces the gradients of every micro batch and gathers new weights once a step.
     parallel : ranks that it has beside data parallel ones, of `RANKS`; what a file does not say is there.
@@ -108,6 +109,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recomputes_logits : whether the backward pass of the loss computes the logits again, of which none is kept.
     vocab_multiple : the vocabulary of a tensor parallel rank is padded to a multiple of it.
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
+    packing_bytes : what it moves for a gradient in 16 bits to pack it for a reduction, to divide and to unpack it [B].
+    reduces_whole : whether ranks that share out gradients all-reduce them, in place of a reduce-scatter.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
     contention : share of a hidden exchange that the compute beside it loses, see `exposed`; "" for ``sm_share``.
     sequence_parallel : whether tensor parallel ranks share out norms and residuals.
@@ -154,6 +157,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     softmax_passes: int = 1
     wide_scores: bool = False
     dropout: Literal["never", "always", "learned_positions"] = "never"
+    fused_dropout: bool = True
     shards_layers: bool = False
     parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
     expert_tensor: Literal["all", "one"] = "all"
@@ -185,6 +189,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recomputes_logits: bool = False
     vocab_multiple: int = 1
     optimizer_bytes: float = 34.0
+    packing_bytes: float = 0.0
+    reduces_whole: bool = False
     overlaps_data_parallel: bool = True
     contention: str = ""
     sequence_parallel: bool = True

@@ -14,7 +14,8 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.constants import Constants
 from perfmodel.training.framework import nearest_framework
-from perfmodel.training.plan import ATTENTION, AdapterTargets, TrainingPlan
+from perfmodel.training.plan import ATTENTION, TrainingPlan
+from perfmodel.training.published_adapters import adapter_rank, adapter_targets, quantised_base
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.step import train
 from perfmodel.workloads.architectures import Architecture
@@ -257,6 +258,7 @@ def run_plan(run: Run) -> TrainingPlan:
         cp=run.whole("cp", 1) or 1,
         pp=pp,
         ep=run.whole("ep", 1) or 1,
+        etp=_expert_tensor(run),
         sp=bool(run.whole("sp")) if run.text("sp") else None,
         vp=(run.whole("vp", 1) or 1) if pp > 1 else 1,
         zero=_zero(run),
@@ -269,15 +271,16 @@ def run_plan(run: Run) -> TrainingPlan:
         framework=run.text("framework", "megatron-te"),
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
         optimizer=_stated(run, "optimizer") or ("none" if "no optimizer" in run.text("notes") else "adam"),
-        lora=_adapter_rank(run),
-        lora_targets=_adapter_targets(run),
-        frozen_dtype="nf4" if _quantised_base(run) else "",
+        lora=adapter_rank(run),
+        lora_targets=adapter_targets(run),
+        frozen_dtype="nf4" if quantised_base(run) else "",
         dispatcher=_dispatcher(run),
         offload=_stated(run, "offload"),
         offload_fraction=_stated_number(run, "offload_fraction", 1.0),
         cpu_optimizer=_stated(run, "cpu_optimizer"),
         cpu_threads=int(_stated_number(run, "cpu_threads", 0)),
         cpu_overlap=_stated(run, "cpu_overlap"),
+        encoder_seq=int(_stated_number(run, "encoder_seq", 0)),
         documents=tuple(int(length) for length in re.findall(r"\d+", _stated(run, "documents"))),
         length_spread=_stated_number(run, "length_spread", 0.0),
         expert_overlap=_stated(run, "expert_overlap") == "1",
@@ -317,36 +320,13 @@ def _zero(run: Run) -> int:
     return 3 if run.text("zero").lower() == "hsdp" else run.whole("zero")
 
 
-#: rank of adapters (LoRA) where a table does not say: that of NeMo's and torchtune's recipes is 8 to 32
-_USUAL_RANK = 16
+def _expert_tensor(run: Run) -> int:
+    """Return over how many tensor parallel ranks each expert is shared out; 0 as the framework does.
 
-
-def _adapter_rank(run: Run) -> int:
-    """Return the rank of the adapters that a run trains, which its model, framework or notes name; 0 without."""
-    text = " ".join(run.text(column) for column in ("model", "framework", "notes", "table")).replace("_", " ").lower()
-    if not (re.search(r"\blora\b", text) or _quantised_base(run)):
-        return 0
-    rank = re.search(r"\brank\D{0,3}(\d+)", text)
-    return int(rank[1]) if rank else _USUAL_RANK
-
-
-#: words of a run's notes -> which matrices have adapters
-_TARGETS = (
-    (r"\bon (qkv and output|the matrices of attention)", AdapterTargets.ATTENTION),
-    (r"\bon (qkv|q, k and v)\b", AdapterTargets.QKV),
-    (r"\bon q and v\b", AdapterTargets.QV),
-)
-
-
-def _adapter_targets(run: Run) -> AdapterTargets:
-    """Return which matrices have adapters, as the notes of a run name them; all where they do not."""
-    notes = run.text("notes").lower()
-    return next((targets for words, targets in _TARGETS if re.search(words, notes)), AdapterTargets.ALL)
-
-
-def _quantised_base(run: Run) -> bool:
-    """Return whether the frozen weights are in 4 bits: the model, framework or notes say "QLoRA"."""
-    return any(re.search(r"\bqlora\b", run.text(column).lower()) for column in ("model", "framework", "notes"))
+    It has a column of its own, or notes say "experts without tensor parallelism", which is one rank.
+    """
+    whole = re.search(r"\bexperts\b[^;,.]*\bwithout tensor parallelism\b", run.text("notes").lower())
+    return int(_stated_number(run, "etp", 1 if whole else 0))
 
 
 def _dispatcher(run: Run) -> str:

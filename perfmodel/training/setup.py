@@ -161,6 +161,7 @@ class Setup:
             kernel=self.kernel,
             softmax_passes=framework.softmax_passes * (2 if framework.wide_scores and narrow else 1),
             dropout=self.dropout,
+            fused_dropout=framework.fused_dropout,
             bias=framework.bias,
             main_gradients=framework.main_gradients,
             norm_bytes=self._norm_bytes,

@@ -32,7 +32,7 @@ class Shard(NamedTuple):
     dtype : of the products of layers.
     kernel : of attention.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
-    dropout : whether activations are dropped.
+    dropout, fused_dropout : whether activations are dropped, and in the kernel of the residual's addition.
     bias : whether the matrices of models with LayerNorm have a bias.
     main_gradients : dtype in which weight gradients are added up, "fp32" or "bf16".
     norm_bytes, rotary_bytes, gate_bytes, square_bytes, gelu_new_bytes : what the kernels of a norm, of the rotary
@@ -73,6 +73,7 @@ class Shard(NamedTuple):
     gelu_new_bytes: tuple[float, float] = (4.0, 6.0)
     routed_bytes: tuple[float, float] = (8.0, 8.0)
     row_library: str = "triton"
+    fused_dropout: bool = True
     split_bytes: float = 0.0
     copies_queries: bool = False
     ulysses: bool = False

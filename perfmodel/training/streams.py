@@ -25,12 +25,13 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     Fused kernels move, in elements: norms T h in and out (backward 2 in, 1 out), rotary positions T (q + k) / t in and
     out, the activation 1 in and 1 out (gated 2 in, 1 out; backward 2 in and 1 out, gated 3 in and 2 out). Kernels that
     are not fused move what their framework's file says. The additions of residuals move 2 in and 1 out, a dropout of
-    the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
-    by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
-    Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
-    in and 1 out, backward 3 in and 2 out; what is around a state, `state_stream_bytes` says. The sum of what attention
-    and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients. Hyper-connections
-    stand for the additions, see `residual_elements`; compression has its own kernels.
+    the hidden state one byte an element more, and as a kernel of its own 1 in and 1 out beside; a bias has its gradient
+    summed from one read of the output. T is divided by t for norms, residuals and dropouts under sequence parallelism.
+    Experts also sort tokens there and back. Attention to an encoder has a norm, an addition and a dropout of its own. A
+    gate of attention's output moves 2 in and 1 out, backward 3 in and 2 out; what is around a state,
+    `state_stream_bytes` says. The sum of what attention and a state beside it give moves 2 in and 1 out, and so does
+    that of their input's gradients. Hyper-connections stand for the additions, see `residual_elements`; compression has
+    its own kernels.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
@@ -44,7 +45,11 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     forward = [wide * norms[0] * hidden, added[0] * e * hidden] * blocks
     backward = [wide * norms[1] * hidden, added[1] * e * hidden] * blocks
     if shard.dropout:
-        forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
+        dropped = (2 * e + 1) * hidden
+        forward, backward = (
+            [*forward, *[hidden if shard.fused_dropout else dropped] * blocks],
+            [*backward, *[dropped] * blocks],
+        )
     for around in _around_mixers(config, shard, kind, norms):
         forward, backward = [*forward, *around[0]], [*backward, *around[1]]
     if kind.joint:

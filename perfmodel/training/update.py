@@ -10,7 +10,7 @@ from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.cluster.dispatch import exposed
 from perfmodel.training.alike import alike_ranks, gather_scatter, gathers_once
 from perfmodel.training.dispatch import Waits
-from perfmodel.training.exchange import gradient_exchange
+from perfmodel.training.exchange import gradient_exchange, reduction_time
 from perfmodel.training.expert_overlap import pairs
 from perfmodel.training.framework import Framework
 from perfmodel.training.host_copies import host_copies
@@ -231,13 +231,22 @@ def gradients_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
         return _between_domains(setup, gpu, slower)
-    held = exchanged_gradients(setup, gpu)
-    exchange = slower * sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
-    last = beside_passes(setup, gpu, exchange, forward=plan.zero > 0)
+    held, whole, packing = exchanged_gradients(setup, gpu), setup.framework.reduces_whole, packing_s(setup, gpu)
+    exchange = slower * sum(
+        gradient_exchange(groups, group, count, setup.gradient_bytes, whole=whole) for group, count in held
+    )
+    last = beside_passes(setup, gpu, exchange, forward=plan.zero > 0) + packing
     if plan.zero < 2:
         return last
-    reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, slower * reduced)
+    reduced = sum(reduction_time(group, count * setup.gradient_bytes, whole=whole) for group, count in held)
+    return last + (setup.micro_batches - 1.0) * (beside_passes(setup, gpu, slower * reduced) + packing)
+
+
+def packing_s(setup: Setup, gpu: StageGpu) -> float:
+    """Return what packing gradients for a reduction, dividing and unpacking them takes on a GPU [s]."""
+    framework = setup.framework
+    moved = framework.packing_bytes * setup.gradient_bytes / 2.0 * (gpu.trained + gpu.trained_experts)
+    return setup.constants.memory_bound[framework.streams] * stream_time(setup.hardware, moved)
 
 
 def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:

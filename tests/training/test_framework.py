@@ -10,6 +10,7 @@ from perfmodel.training.fitting import changes_that_fit
 from perfmodel.training.framework import RANK_NAMES, find_framework, frameworks, nearest_framework, read_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.result import TrainingStep
+from perfmodel.training.setup import setup_of
 from perfmodel.training.space import default_space
 from perfmodel.workloads.catalog import find_model
 
@@ -333,3 +334,30 @@ def test_picotron_without_flash_attn_has_eager_norms_and_rotary_positions() -> N
     assert steps[0].terms_s["memory_bound"] > 2.0 * steps[1].terms_s["memory_bound"]
     assert steps[0].terms_s["products"] == steps[1].terms_s["products"]
     assert steps[0].terms_s["attention"] == steps[1].terms_s["attention"]
+
+
+def test_layer_norms_of_transformers_run_in_fp32_under_autocast() -> None:
+    """Of BERT-like layers, 18 + 38 B an element of a norm under autocast; 4 + 10 where weights are in 16 bits."""
+    plan = pm.TrainingPlan(batch=8, seq=512, framework="huggingface", attention="eager-unfused")
+    mixed, narrow = (
+        setup_of(find_model("gpt2-medium"), pm.Cluster("a100", gpus=1), plan.changed(optimizer=optimizer)).shard
+        for optimizer in ("adam", "adam-bf16")
+    )
+    assert (mixed.norm_bytes, narrow.norm_bytes) == ((18.0, 38.0), (4.0, 10.0))
+    wide = setup_of(find_model("gpt2-medium"), pm.Cluster("a100", gpus=1), plan.changed(dtype="fp32")).shard
+    assert wide.norm_bytes == (4.0, 10.0)  # of elements twice as wide
+
+
+def test_local_layers_of_megatron_fuse_neither_norms_nor_scores() -> None:
+    """Scores of 4 heads of 32 layers, 28 + 30 B each, in place of 4 + 6; norms 128 B an element, fused ones 10."""
+    cluster = pm.Cluster("h100", gpus=8)
+    plan = pm.TrainingPlan(batch=1, seq=4096, tp=8, sp=False, zero=0, attention="unfused", optimizer="none")
+    fused, local, liger = (
+        pm.train("llama-2-7b", cluster, plan.changed(framework=name))
+        for name in ("megatron-te", "megatron-local", "megatron-local-liger")
+    )
+    slow = 1.33 / 2.9e12  # of a copy of the H100 [s/B]
+    norms = 64 * 4096 * 4096 * (128.0 - 10.0) * slow
+    assert local.terms_s["memory_bound"] - liger.terms_s["memory_bound"] == pytest.approx(norms, rel=0.2)
+    scores = 32 * 4 * 4096**2 * 48.0 * slow
+    assert scores < liger.terms_s["memory_bound"] - fused.terms_s["memory_bound"] < 2.0 * scores

@@ -48,6 +48,9 @@ def test_fused_kernels_move_each_tensor_once():
     assert moved(plain) == pytest.approx((forward, backward))
     dropped = moved(plain._replace(dropout=True))
     assert dropped == pytest.approx((forward + 2 * TOKENS * HIDDEN, backward + 2 * 5 * TOKENS * HIDDEN))
+    # a kernel of its own reads and writes the state forward, too
+    apart = moved(plain._replace(dropout=True, fused_dropout=False))
+    assert apart == pytest.approx((dropped[0] + 2 * 4 * TOKENS * HIDDEN, dropped[1]))
     # norms of 4 B, and 8 backward; a norm of rows that are slower counts as a longer copy
     normed = moved(plain._replace(norm_bytes=(4.0, 8.0)))
     assert normed[0] - forward >= 2 * 4 * TOKENS * HIDDEN

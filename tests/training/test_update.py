@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import exchange_time
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import gradient_exchange
+from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import PARTS
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
@@ -73,6 +75,35 @@ def test_domains_of_hsdp_sum_up_the_shards_of_their_gpus() -> None:
     assert gradients_time(made, gpu(0.0, 0.0)) == pytest.approx(ring, rel=1e-3)
     assert gradients_time(made, gpu(0.0, 100 * ring)) < 0.5 * ring
     assert gradients_time(setup(3, gpus=32, framework="fsdp2-compile"), gpu(0.0, 0.0)) == 0.0
+
+
+def test_deepspeed_all_reduces_every_micro_batch_on_the_stream_of_the_compute() -> None:
+    """ZeRO 2, 8 micro batches: each all-reduces 2 B a gradient, which 12 B pack; new weights are gathered once.
+
+    No pass hides any of it. A reduction beside the backward pass leaves only what that pass does not hide.
+    """
+    made = setup(2, framework="deepspeed")
+    held, group = 2.0 * PARAMETERS, made.groups.data
+    assert made.micro_batches == 8
+    packing = made.constants.memory_bound["counted"] * stream_time(made.hardware, 12.0 * PARAMETERS)
+    whole = exchange_time(group, "all_reduce", held)
+    assert whole > 1.4 * exchange_time(group, "reduce_scatter", held)
+    each = whole + packing
+    gather = exchange_time(group, "all_gather", held)
+    for backward_s in (0.0, 100.0 * whole):  # hides nothing
+        assert gradients_time(made, gpu(backward_s, backward_s)) == pytest.approx(8 * each + gather)
+    beside = setup(2, framework="deepspeed-overlap")
+    assert gradients_time(beside, gpu(0.0, 0.0)) == pytest.approx(8 * each + gather)
+    assert gradients_time(beside, gpu(0.0, 100.0 * whole)) < 0.5 * (8 * each + gather)
+
+
+def test_megatron_of_2021_packs_gradients_on_one_gpu_too() -> None:
+    """Local DDP flattens, divides and copies back, 12 B a gradient in 16 bits, also where no other rank has any."""
+    made = setup(0, gpus=1, framework="megatron-2021")
+    slow = made.constants.memory_bound["counted"]
+    expected = slow * stream_time(made.hardware, 12.0 * PARAMETERS)
+    assert gradients_time(made, gpu(1.0, 2.0)) == pytest.approx(expected)
+    assert gradients_time(setup(0, gpus=1), gpu(1.0, 2.0)) == 0.0
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
