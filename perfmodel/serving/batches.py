@@ -102,9 +102,10 @@ class BatchReplica:
         prompts = [(journal.prompt[request], journal.prompt[request] + journal.cached) for request in batch]
         for request in batch:
             journal.started_s[request] = self.time_s
-        self._pass(self.clock.mixed_s(0, 0.0, prompts), size, 1, sum(tokens for tokens, _ in prompts))
+        self._pass(self.clock.mixed_s(0, 0.0, prompts), size)
         context = sum(keys for _, keys in prompts) / size + 1.0
-        tally.generated += size
+        tally.read += sum(tokens for tokens, _ in prompts)
+        tally.firsts += size
         tally.prompt_steps += 1
         for request in batch:
             journal.first_s[request] = self.time_s
@@ -114,9 +115,8 @@ class BatchReplica:
             while given < journal.output[request]:
                 steps = straight(context, journal.output[request] - given)
                 step_s = 0.5 * (self.clock.decode_s(size, context) + self.clock.decode_s(size, context + steps - 1))
-                self._pass(steps * step_s, going, steps, steps * size)
+                self._pass(steps * step_s, going)
                 tally.gaps.add(step_s, steps * going)
-                tally.generated += steps * going
                 tally.decode_steps += steps
                 tally.decoded += steps * size
                 tally.decode_contexts += steps * size * (context + 0.5 * (steps - 1))
@@ -127,13 +127,11 @@ class BatchReplica:
             journal.done.append(request)
             going -= 1
 
-    def _pass(self, time_s: float, going: int, steps: int, tokens: int) -> None:
+    def _pass(self, time_s: float, going: int) -> None:
         """Let time go by in which ``going`` requests of the batch wait for their last token."""
         tally = self.tally
         tally.busy_s += time_s
         tally.running_s += time_s * going
         tally.queued_s += time_s * len(self.waiting)
         tally.blocks_s += time_s * (self.blocks.total - self.blocks.free)
-        tally.steps += steps
-        tally.tokens += tokens
         self.time_s += time_s

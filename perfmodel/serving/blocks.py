@@ -125,7 +125,15 @@ class Blocks:
         """Forget a sequence of a length that stops growing at a decode step."""
         self._count(tokens, step, -1)
 
+    def end(self, tokens: int, step: int) -> None:
+        """Give back the blocks of a sequence of a length that stops growing at a decode step."""
+        self._count(tokens, step, -1)
+        self.release(self.of(tokens))
+
     def _count(self, tokens: int, step: int, sign: int) -> None:
+        if not self._filled:
+            self._add((tokens - step) % self.block_tokens, sign)
+            return
         each: float = sign
         for most, share in self._filled:
             ahead = most * self.block_tokens - tokens
@@ -151,15 +159,34 @@ class Blocks:
         """Return the next decode steps, no more than some, until a sequence fills a window."""
         return min(steps, self._steps[0] - step) if self._steps else steps
 
+    def free_steps(self, step: int, steps: int, growing: int) -> int:
+        """Return the next decode steps, no more than some, until a sequence fills a window, or no block is left."""
+        if self._steps:
+            steps = self.even_steps(step, steps)
+        if self.free < growing * (steps // self.block_tokens + 1):
+            steps = min(steps, self.steps_left(step, growing))
+        return steps
+
+    def grow(self, step: int, steps: int, growing: int) -> float:
+        """Take the blocks of ``growing`` sequences for the next decode steps; return how many."""
+        taken = self.needed(step) if steps == 1 else self.needed_in(step, steps, growing)
+        self.free -= taken
+        if self._steps:
+            self.narrow(step + steps)
+        return taken
+
     def needed(self, step: int) -> float:
         """Return the blocks that the growing sequences take in one decode step."""
         return self._of_phase[-step % self.block_tokens]
 
     def needed_in(self, step: int, steps: int, growing: int) -> float:
         """Return the blocks that ``growing`` sequences take in the next decode steps."""
-        whole, rest = divmod(steps, self.block_tokens)
+        taken, rest = 0.0, steps
+        if steps >= self.block_tokens:
+            whole, rest = divmod(steps, self.block_tokens)
+            taken = whole * self.in_a_round(growing)
         first = (1 - step - rest) % self.block_tokens
-        return whole * self.in_a_round(growing) + sum(self._of_phase[first : first + rest])
+        return taken + sum(self._of_phase[first : first + rest])
 
     def in_a_round(self, growing: int) -> float:
         """Return the blocks that ``growing`` sequences take in as many steps as a block has tokens."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -31,6 +31,8 @@ CONTEXTS = np.unique(np.round(np.geomspace(16.0, 262144.0, 25)))
 PROMPTS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
 _PROMPTS = PROMPTS.tolist()
 QUERIES = np.unique(np.concatenate([[1.0, 8.0], np.round(np.geomspace(16.0, 131072.0, 40))]))
+#: prompts that were read alone of which the time is kept
+_KEPT = 65536
 #: requests whose sound a step encodes
 ENCODED = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0])
 BEFORE = np.unique(np.concatenate([[0.0], np.round(np.geomspace(64.0, 262144.0, 13))]))
@@ -61,7 +63,7 @@ def busiest(number: Number, share: int) -> Number:
     >>> busiest(16.0, 4), busiest(3.0, 4), busiest(0.5, 4)
     (4.0, 1.0, 0.5)
     """
-    return maximum(number / share, minimum(number, 1.0))
+    return number if share == 1 else maximum(number / share, minimum(number, 1.0))
 
 
 class Clock:
@@ -86,6 +88,8 @@ class Clock:
             Surface(SEQUENCES, CONTEXTS, time * deviation),
         )
         self.prefill, self.prefill_spread = self._prefill(kernels)
+        #: (new tokens, keys) of a prompt that is read alone -> time of its attention [s]
+        self._alone_s: dict[tuple[float, float], float] = {}
         self._guessed_s = kernels.attention.guessed_s
         self.encoder_kernels = encoder_kernels(kernels)
         self.encoder, self.encoder_spread = _encoder(kernels)
@@ -208,7 +212,7 @@ class Clock:
         sequences: float,
         context: float,
         mean: float,
-        prompts: Iterable[tuple[float, float]],
+        prompts: Sequence[tuple[float, float]],
         share: int = 1,
         ended: float | None = None,
         each: float = 1.0,
@@ -223,20 +227,17 @@ class Clock:
         share : copies and micro-batches that share the prompts; none of these is divided, so that one has the longest.
         ended : prompts of the deployment that end in the step; None: all.
         """
-        listed = list(prompts)
         decoded = each * sequences
-        surface = self.prefill[_index(math.ceil(len(listed) / share))]
-        tokens = most = attention = longest = 0.0
-        encoder_s = self._encoded_s(listed, share) if self.encoder else 0.0
-        for new, keys in listed:
-            time = surface.at(new, keys - new)
-            tokens += new
-            attention += time
-            most, longest = max(most, new), max(longest, time)
-        mean_tokens = each * mean + tokens / share
-        ends = len(listed) if ended is None else ended
-        logits = decoded + max(ends / share, min(ends, 1.0))
-        attention, tokens = max(attention / share, longest), decoded + max(tokens / share, most)
+        if len(prompts) == 1:
+            prompt = prompts[0]
+            mean_read, read = prompt[0] / share, prompt[0]
+            attention = self._alone_s.get(prompt) or self._read_alone(*prompt)
+        else:
+            mean_read, read, attention = self._read(prompts, share)
+        mean_tokens, tokens = each * mean + mean_read, decoded + read
+        ends = len(prompts) if ended is None else ended
+        logits = decoded + (ends if share == 1 else busiest(ends, share))
+        encoder_s = self._encoded_s(prompts, share) if self.encoder else 0.0
         if self._halves and tokens >= _FEWEST_HALVED:
             decode_s = self._decoded_s(0.5 * sequences, context, each) if sequences else 0.0
             layers_s = self._halved_s(tokens, mean_tokens, 0.5 * attention + decode_s)
@@ -244,6 +245,25 @@ class Clock:
             attention += self._decoded_s(sequences, context, each) if sequences else 0.0
             layers_s = self._linear_s(tokens, mean_tokens) + attention
         return stages * layers_s + self.head.at(logits) + encoder_s
+
+    def _read(self, prompts: Sequence[tuple[float, float]], share: int) -> tuple[float, float, float]:
+        """Return the tokens of prompts in the mean, those of the part that has most, and its time of attention [s]."""
+        surface = self.prefill[_index(math.ceil(len(prompts) / share))]
+        tokens = most = attention = longest = 0.0
+        for new, keys in prompts:
+            time = surface.at(new, keys - new)
+            tokens += new
+            attention += time
+            most, longest = max(most, new), max(longest, time)
+        tokens /= share
+        return tokens, max(tokens, most), max(attention / share, longest)
+
+    def _read_alone(self, new: float, keys: float) -> float:
+        """Return the time of attention of a prompt that is read alone [s], which is kept."""
+        if len(self._alone_s) >= _KEPT:
+            self._alone_s.clear()
+        time = self._alone_s[new, keys] = self.prefill[0].at(new, keys - new)
+        return time
 
     def _encoded_s(self, prompts: Sequence[tuple[float, float]], share: int) -> float:
         """Return the time to encode the sound of the prompts that begin in a step [s]."""

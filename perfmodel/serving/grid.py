@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+#: whole sizes up to which the values of a curve are listed for quick look-ups, and rows of a surface that are kept
+_LISTED, _KEPT = 16384, 65536
 
 
 class Curve:
@@ -20,30 +21,31 @@ class Curve:
     y : values there.
     """
 
-    #: whole sizes up to which values are listed for a quick look-up
-    LISTED = 16384
+    __slots__ = ("_slope", "_values", "x", "y")
 
     def __init__(self, x: Array, y: Array) -> None:
         self.x, self.y = x, np.asarray(y, dtype=np.float64)
         self._slope = float((self.y[-1] - self.y[-2]) / (x[-1] - x[-2])) if len(x) > 1 else 0.0
+        #: values at whole sizes; empty until they are needed
+        self._values: list[float] = []
 
     def __call__(self, size: Array) -> Array:
         """Return the values at an array of sizes."""
         inside = np.interp(size, self.x, self.y)
         return np.asarray(inside + self._slope * np.maximum(0.0, size - self.x[-1]))
 
-    @cached_property
-    def _values(self) -> list[float]:
-        return [float(value) for value in self(np.arange(float(self.LISTED + 2)))]
+    def _list(self) -> list[float]:
+        self._values = self(np.arange(_LISTED + 2.0)).tolist()
+        return self._values
 
     def at(self, size: float) -> float:
         """Return the value at one size."""
         whole = int(size)
-        if whole > self.LISTED:
+        if whole > _LISTED:
             return float(self(np.asarray(size)))
-        values = self._values
+        values = self._values or self._list()
         left = values[whole]
-        return left + (size - whole) * (values[whole + 1] - left)
+        return left if whole == size else left + (size - whole) * (values[whole + 1] - left)
 
 
 class Surface:
@@ -55,13 +57,12 @@ class Surface:
     z : values [len(x), len(y)].
     """
 
-    #: rows that are kept for quick look-ups
-    KEPT = 65536
+    __slots__ = ("_last", "_rows", "_y", "x", "y", "z")
 
     def __init__(self, x: Array, y: Array, z: Array) -> None:
         self.x, self.y, self.z = x, y, np.asarray(z, dtype=np.float64)
         self._y: list[float] = y.tolist()
-        self._last = len(self._y) - 2
+        self._last = len(self._y) - 1
         self._rows: dict[float, list[float]] = {}
 
     def __call__(self, x: Array, y: Array) -> Array:
@@ -77,11 +78,15 @@ class Surface:
 
     def at(self, x: float, y: float) -> float:
         """Return the value at one point; the row of an ``x`` is kept."""
-        row = self._rows.get(x)
-        if row is None:
-            if len(self._rows) >= self.KEPT:
-                self._rows.clear()
-            row = self._rows[x] = [float(value) for value in self(np.full(len(self._y), x), self.y)]
-        j = min(max(bisect_right(self._y, y) - 1, 0), self._last)
-        left = self._y[j]
-        return row[j] + (y - left) / (self._y[j + 1] - left) * (row[j + 1] - row[j])
+        row = self._rows.get(x) or self._row(x)
+        columns = self._y
+        j = bisect_right(columns, y, 1, self._last) - 1
+        left, low = columns[j], row[j]
+        return low + (y - left) / (columns[j + 1] - left) * (row[j + 1] - low)
+
+    def _row(self, x: float) -> list[float]:
+        if len(self._rows) >= _KEPT:
+            self._rows.clear()
+        row: list[float] = self(np.full(len(self._y), x), self.y).tolist()
+        self._rows[x] = row
+        return row

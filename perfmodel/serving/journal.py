@@ -11,7 +11,7 @@ Chunk = tuple[int, int]
 
 
 #: a run of decode steps ends when contexts have grown by this share, but has so many steps at least
-_GROWN, _LEAST_STEPS = 0.25, 64
+_GROWN, LEAST_STEPS = 0.25, 64
 
 
 def straight(context: float, steps: int) -> int:
@@ -20,7 +20,7 @@ def straight(context: float, steps: int) -> int:
     A step's time bends with the context where windows fill, and where few keys do not occupy the device. So short runs
     are within 0.2 % of the sum of their steps; 4000 steps from 128 keys on were 14 % shorter with a window of 512.
     """
-    return min(steps, max(_LEAST_STEPS, int(_GROWN * context)))
+    return min(steps, max(LEAST_STEPS, int(_GROWN * context)))
 
 
 class Clock(Protocol):

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from perfmodel.serving.batches import BatchReplica
 from perfmodel.serving.blocks import Windows, kept
 from perfmodel.serving.journal import Journal
+from perfmodel.serving.plain import PlainReplica
 from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
+from perfmodel.serving.senders import Senders
 
 ROUND_ROBIN, LEAST_LOADED = "round-robin", "least-loaded"
 #: how requests are spread over replicas: in turn, or to the one with the fewest requests in its engine and queue
@@ -68,14 +70,17 @@ def run_pool(
             clients[index] += 1
         shares, start_s = _shares(numbers, clients), load.arrival_s.tolist()
         for engine, share, several in zip(engines, shares, clients, strict=True):
-            _closed(engine, share, several, start_s, journal, progress, back_s)
+            first = [(start_s[number], number) for number in share[:several]]
+            _serve(engine, Senders(first, iter(share[several:]), journal, back_s), progress)
         return
     journal.arrival_s[:] = load.arrival_s.tolist()
     if routing == LEAST_LOADED and len(engines) > 1:
         _least_loaded(engines, journal, progress)
         return
     for index, engine in enumerate(engines):
-        _open(engine, numbers[index :: len(engines)], journal, progress)
+        share = numbers[index :: len(engines)]
+        first = [(journal.arrival_s[number], number) for number in share[:1]]
+        _serve(engine, Senders(first, iter(share[1:]), journal, None), progress)
 
 
 def _shares(numbers: range, clients: Sequence[int]) -> list[Sequence[int]]:
@@ -89,52 +94,22 @@ def _shares(numbers: range, clients: Sequence[int]) -> list[Sequence[int]]:
     return list(shares)
 
 
-def _open(engine: AnyReplica, numbers: Sequence[int], journal: Journal, progress: Progress) -> None:
+def _serve(engine: AnyReplica, senders: Senders, progress: Progress) -> None:
     """Simulate one engine until the last of its requests has ended."""
-    arrival_s, done = [*(journal.arrival_s[number] for number in numbers), math.inf], journal.done
-    position = events = 0
-    next_s = arrival_s[0]
+    done, events, plain = engine.journal.done, 0, engine if isinstance(engine, PlainReplica) else None
     while True:
-        while next_s <= engine.time_s or (not engine.outstanding and next_s < math.inf):
-            engine.submit(numbers[position], next_s)
-            position += 1
-            next_s = arrival_s[position]
+        senders.deliver(engine)
         if not engine.outstanding:
-            break
-        engine.advance(next_s)
-        events += 1
-        if not events % _EVENTS_A_REPORT:
+            return
+        passed = plain.plain_events(senders, _EVENTS_A_REPORT) if plain else 0
+        if not passed:
+            engine.advance(senders.next_s)
+            senders.answer()
+            passed = 1
+        events += passed
+        if events >= _EVENTS_A_REPORT:
+            events = 0
             progress(len(done))
-
-
-def _closed(
-    engine: AnyReplica, numbers: Sequence[int], clients: int, start_s: Sequence[float], journal: Journal,
-    progress: Progress, back_s: float,
-) -> None:  # fmt: skip
-    """Simulate one engine whose clients each send a request when their last one has ended."""
-    done = journal.done
-    ended, events = len(done), 0
-    sent, rest = [(start_s[number], number) for number in numbers[:clients]], iter(numbers[clients:])
-    while True:
-        while sent and (sent[0][0] <= engine.time_s or not engine.outstanding):
-            time_s, number = heapq.heappop(sent)
-            _send(engine, number, time_s, journal)
-        if not engine.outstanding:
-            break
-        engine.advance(sent[0][0] if sent else math.inf)
-        while ended < len(done):
-            number = next(rest, -1)
-            if number >= 0:
-                heapq.heappush(sent, (journal.last_s[done[ended]] + back_s, number))
-            ended += 1
-        events += 1
-        if not events % _EVENTS_A_REPORT:
-            progress(len(done))
-
-
-def _send(engine: AnyReplica, number: int, time_s: float, journal: Journal) -> None:
-    journal.arrival_s[number] = time_s
-    engine.submit(number, time_s)
 
 
 def _least_loaded(engines: Sequence[AnyReplica], journal: Journal, progress: Progress) -> None:

@@ -249,13 +249,13 @@ def replay_of(
     start_s = float(np.nanmin(arrival_s)) if np.any(np.isfinite(arrival_s)) else 0.0
     duration_s = float(ended.max() - start_s) if len(ended) else math.nan
     gaps = Gaps()
-    for engine in engines:
-        gaps = gaps.merged(engine.tally.gaps)
+    for tally in tallies[: len(engines)]:
+        gaps = gaps.merged(tally.gaps)
     decode_steps = sum(tally.decode_steps for tally in tallies)
     decoded = sum(tally.decoded for tally in tallies)
     busy_s, steps = sum(tally.busy_s for tally in tallies), sum(tally.steps for tally in tallies)
     blocks = sum(engine.blocks.total for engine in engines)
-    blocks_s = sum(engine.tally.blocks_s for engine in engines)
+    blocks_s = sum(tally.blocks_s for tally in tallies[: len(engines)])
     block_tokens, prefix_tokens = engines[0].blocks.block_tokens, len(engines) * shared_tokens
     held_tokens = prefix_tokens + (blocks_s / duration_s * block_tokens if duration_s else 0.0)
     room_tokens = prefix_tokens + blocks * block_tokens

@@ -48,6 +48,7 @@ class Scheduler:
         "_step",
         "_swap_s_per_sequence",
         "_swap_s_per_token",
+        "_tally",
         "_token_s",
         "_watermark",
         "blocks",
@@ -55,7 +56,6 @@ class Scheduler:
         "journal",
         "outstanding",
         "policy",
-        "tally",
         "time_s",
         "waiting",
     )
@@ -66,7 +66,7 @@ class Scheduler:
     ) -> None:  # fmt: skip
         self.clock, self.policy, self.journal = clock, policy, journal
         self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens, windows)
-        self.tally = Tally()
+        self._tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
         #: (time, request) of those that the next step cannot hold, since it was scheduled before they came
@@ -92,10 +92,16 @@ class Scheduler:
         self._partial: list[list[int]] = []
         #: requests in the order in which they entered; those that have ended are skipped
         self._entered: list[int] = []
-        #: time of swaps that the next step waits for, and end of the last decode step [s]
+        #: time of swaps that the next step waits for, and time of the last token of the sequences that decode [s]
         self._extra_s = self._decoded_s = 0.0
-        #: request -> time of its last token [s], of those that have not decoded since they entered or were preempted
+        #: request -> time of its last token [s], where that is another one
         self._token_s: dict[int, float] = {}
+
+    @property
+    def tally(self) -> Tally:
+        """Sums over the time of the simulation."""
+        self._tally.settle()
+        return self._tally
 
     @property
     def running(self) -> int:
@@ -111,7 +117,7 @@ class Scheduler:
         """Add a request to the queue; an engine that has nothing to do starts at once."""
         if not self.outstanding and self.time_s < time_s:
             self.time_s = time_s
-        self.tally.queued_s += self.time_s - time_s
+        self._tally.queued_s += self.time_s - time_s
         if self.policy.ahead:
             self._came.append((time_s, request))
         else:
@@ -127,8 +133,9 @@ class Scheduler:
 
     def _schedule(self) -> list[Chunk]:
         """Make room for the decoding sequences, continue prompts, let requests enter; return the parts of prompts."""
-        while self._came and (self._came[0][0] <= self._began_s or not self.running):
-            self.waiting.append(self._came.popleft()[1])
+        came, waiting = self._came, self.waiting
+        while came and (came[0][0] <= self._began_s or not self.running):
+            waiting.append(came.popleft()[1])
         # each decoding sequence takes one block at most
         preempted = self._on_demand and self.blocks.free < self._decoding and self._make_room()
         policy = self.policy
@@ -139,9 +146,10 @@ class Scheduler:
             if entry[1] < entry[2]:  # no other prompt enters before this one is computed
                 return chunks
             budget -= tokens
-        waiting = self.waiting
+        if preempted or not waiting:
+            return chunks
         most = policy.encoded or math.inf
-        while waiting and budget > 0 and not preempted and self.running < policy.max_num_seqs and len(chunks) < most:
+        while waiting and budget > 0 and self.running < policy.max_num_seqs and len(chunks) < most:
             tokens = self._enter(waiting[0], budget, chunks)
             if tokens < 0:
                 break
@@ -181,7 +189,7 @@ class Scheduler:
         target = journal.prompt[request] + given
         if given and (self.policy.preemption == SWAP or request not in journal.preempted):
             return self._return(request, target - 1)
-        found = self._found(request, target)
+        found = self._found(request, target) if self._kept else 0
         tokens = min(target - found, budget)
         if found + tokens < target and not self.policy.chunked:
             if chunks:
@@ -268,7 +276,7 @@ class Scheduler:
             self.blocks.release(self._held.pop(request))
             self._partial = [entry for entry in self._partial if entry[0] != request]
         journal.preempted[request] = journal.preempted.get(request, 0) + 1
-        self.tally.preemptions += 1
+        self._tally.preemptions += 1
         self._put_back(request)
 
     def _swap_s(self, tokens: int) -> float:
@@ -298,7 +306,11 @@ class Scheduler:
             del self._held[request]
             self.blocks.join(tokens, self._step)
         # the first token of a prompt that another engine computed came before its keys and values
-        self._token_s.setdefault(request, journal.first_s[request] if journal.given[request] == 1 else self.time_s)
+        last_s = journal.first_s[request] if journal.given[request] == 1 else self.time_s
+        if not self._decoding:
+            self._decoded_s = last_s
+        elif last_s != self._decoded_s:
+            self._token_s.setdefault(request, last_s)
         end = self._step + left
         self._growing[request] = end
         heapq.heappush(self._ends, (end, request))

@@ -13,6 +13,7 @@ from perfmodel.serving.batches import BatchReplica
 from perfmodel.serving.blocks import Blocks, Windows, kept
 from perfmodel.serving.journal import Chunk, Clock, Journal
 from perfmodel.serving.new_tokens import EstimatingReplica
+from perfmodel.serving.plain import PlainReplica
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggregated, Link, Progress, run_pool
 from perfmodel.serving.replay import Replay, replay_of
@@ -94,7 +95,8 @@ class Server:
         own: dict[str, Any] = {"sequence_tokens": self.sequence_tokens, "windows": self.windows}
         kind: type[AnyReplica] = BatchReplica
         if not self.policy.batch:
-            kind = Replica if self.policy.conservativeness is None else EstimatingReplica
+            kind = PlainReplica if self.policy.mixed and not self.policy.reserve else Replica
+            kind = kind if self.policy.conservativeness is None else EstimatingReplica
             own["swap_s_per_token"] = self.kv_bytes_token / self.host_bytes_per_s
             own["swap_s_per_sequence"] = self.sequence_bytes / self.host_bytes_per_s
         return [kind(self.clock, self.policy, self.kv_tokens, journal, **own) for _ in range(self.replicas)]

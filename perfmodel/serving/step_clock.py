@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from perfmodel.serving.clock import Clock, busiest
@@ -99,7 +99,7 @@ class StepClock:
         return self._waiting * time
 
     def mixed_s(
-        self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
+        self, sequences: float, context: float, prompts: Sequence[tuple[float, float]], ended: int | None = None
     ) -> float:
         """Return the time of a step with prompts [s].
 
@@ -109,15 +109,16 @@ class StepClock:
         prompts : (new tokens, keys with the cached ones) of each prompt.
         ended : prompts that end in this step, and so get a first token; None: all.
         """
-        listed = list(prompts)
-        slot, mean = busiest(sequences, self._share), sequences / self._share
+        share = self._share
+        slot = sequences if share == 1 else busiest(sequences, share)
         device = self._waiting * self._table.mixed_s(
-            slot, context, mean, listed, self._share, ended, self._each, self._stages
+            slot, context, sequences / share, prompts, share, ended, self._each, self._stages
         )
         if self._draft is not None:
-            device += self._drafted_s(self._draft, sequences, context, listed, ended)
-        several = sequences + len(listed)
-        time = max(device, self._launches_s(several)) + self._host_s + self._host_sequence_s * several
+            device += self._drafted_s(self._draft, sequences, context, prompts, ended)
+        several = sequences + len(prompts)
+        launches_s = self._launches_s(several)
+        time = (device if device > launches_s else launches_s) + self._host_s + self._host_sequence_s * several
         if self._gained == 1.0 or not sequences:
             return time
         # a step counts as one token of each sequence: the others that it gains are taken off the decoding part
