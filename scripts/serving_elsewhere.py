@@ -78,11 +78,10 @@ an interval of their own; tables tell the limits of a server where its source do
 context in chunks on CUDA, as its arguments say (Llama-3.1-405B on H100: times per token 56 to 9 % off).
 
 **137 runs, of 31 sources, came last (c3ba7cbe, judged with 781e67c0): at first sight 93 % of their 226 figures lay in
-the interval, 19 % off in the median** (times per token by users 88 %, 12 % off; first tokens by users 99 %, 37 % off, in
-the interval of their own, which is 6.6 wide; batches and single streams 97 %, random arrivals and bursts 81 %; the
-sources' mean is 94 %). Eight times per token of DeepSeek-R1 on H20, whose prompts hold up its answers, are 0.23 to 0.35
-times the measured ones. All twelve batches after the first have 2,081 figures, 81 % of which were inside at first
-sight.
+the interval, 19 % off in the median** (times per token by users 88 %, 12 % off; first tokens by users 99 %, 37 % off,
+in an interval of their own of 6.6; batches and single streams 97 %, random arrivals and bursts 81 %; 94 % in the mean
+of the sources). Eight times per token of DeepSeek-R1 on H20, by SGLang of March 2025, are 0.23 to 0.35 times the
+measured ones. All twelve batches after the first have 2,081 figures, 81 % of which were inside at first sight.
 
 Not mended: some runs of AMD's machines and of releases of 2023 to early 2025 are two to three times as slow as
 predicted (vLLM 0.6 on MI300X; AMD's own runs of 0.10 are 17 % off); times to the first token of such servers are up to
