@@ -181,7 +181,7 @@ def Deployment(  # noqa: N802 -- makes one
     hardware : one of the GPUs, or its name in the catalog ("h100").
     tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs.
     engine : name or file of a profile (docs/engines.md), or the profile.
-    engine_version : of the engine, which chooses among its profiles.
+    engine_version : release of the engine, or a date that tells it ("2025-06"), which chooses among its profiles.
     weights, kv : formats of the weights, by default as the checkpoint stores them, and of keys and values.
     max_num_seqs, max_batched_tokens : most sequences and tokens of a step of one copy; None: the engine's default.
     kv_tokens : tokens of keys and values that fit, as the engine prints them; None: computed.

@@ -157,7 +157,14 @@ def command(
     from perfmodel.cli._progress import counted
     from perfmodel.cli._search_plans import formats_of_keys, with_shared_experts, with_stages
     from perfmodel.cli._serving_checks import check_dispatcher, check_search, with_overlap
-    from perfmodel.cli._serving_input import check_rate, model_remarks, specs_of, stored_weights, whole_numbers
+    from perfmodel.cli._serving_input import (
+        check_rate,
+        model_remarks,
+        specs_of,
+        stored_weights,
+        told_release,
+        whole_numbers,
+    )
     from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
     from perfmodel.serving.evaluations import end_of, evaluate_all
     from perfmodel.serving.load import Fleet
@@ -171,12 +178,13 @@ def command(
     costs = _prices(prices)
     by = ranking_of(rank, costs, for_qps)
     found, remarks = (weights, ()) if weights is not None else stored_weights(config, "bf16/fp8")
+    release, told = told_release(engine, engine_version)
     plans = {name: "1" if sizes is None else sizes for name, sizes in {"pp": pp, "ep": ep, "dp": dp}.items()}
     specs = specs_of(
         config, on or [], engine,
         {"tp": tp, **plans, "max_batched_tokens": max_batched_tokens},
         {"weights": found, "kv": formats_of_keys(config) if kv is None else kv},
-        engine_version=engine_version, max_num_seqs=max_num_seqs, dispatcher=dispatcher, nic=nic,
+        engine_version=release, max_num_seqs=max_num_seqs, dispatcher=dispatcher, nic=nic,
         gpus_per_node=gpus_per_node, utilization=utilization, states=states,
     )  # fmt: skip
     if ep is None and dp is None:
@@ -207,7 +215,7 @@ def command(
         every = [point for outcome in outcomes for point in outcome.points]
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
-    remarks = (*model_remarks(config), *remarks, *priceless_notes(names, costs, by))
+    remarks = (*told, *model_remarks(config), *remarks, *priceless_notes(names, costs, by))
     destination.write(ranking_report(rows, outcomes, study, by, for_qps, top, remarks))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed

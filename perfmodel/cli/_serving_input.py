@@ -142,6 +142,22 @@ def specs_of(
     ]
 
 
+def told_release(engine: str, text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the release of an engine that ``--engine-version`` stands for, and a note where it tells a date.
+
+    Raises
+    ------
+    UsageError, InputFileError
+        When it tells no release, or the engine is unknown.
+    """
+    from perfmodel.serving.releases import find_release
+
+    release = find_release(text, engine)
+    if release == text.strip().lower().removeprefix("v"):
+        return release, ()
+    return release, (f"The version {text!r} stands for {engine} {release}, the oldest release that may be meant.",)
+
+
 def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
     """Return the format of the weights where no option chooses one, and a note that says why it is not the usual one.
 

@@ -20,7 +20,12 @@ EngineOption = Annotated[
     typer.Option("--engine", metavar="NAME", help="Engine: vllm, sglang, trtllm, ... or the file of a profile."),
 ]
 EngineVersionOption = Annotated[
-    str, option("--engine-version", "Version of the engine, which chooses among its profiles.", "VERSION")
+    str,
+    option(
+        "--engine-version",
+        "Release of the engine (0.6.3), or a date (2025-06, June 2025), which chooses among its profiles.",
+        "VERSION",
+    ),
 ]
 KvTokensOption = Annotated[
     int | None,

@@ -163,6 +163,7 @@ def command(
         specs_of,
         speculation_of,
         stored_weights,
+        told_release,
         workload_of,
     )
     from perfmodel.cli._serving_report import points_report
@@ -180,18 +181,19 @@ def command(
     check_serve(ctx, load, of_file=requests is not None, steady=steady, prefill_replicas=prefill_replicas)
     workload = Workload(isl, osl, spread, prefix, num_requests or 0, spacing, burstiness, seed)
     workload, notes = workload_of(workload, requests, load)
+    release, told = told_release(engine, engine_version)
     specs = specs_of(
         config, on or [], engine,
         {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "max_batched_tokens": max_batched_tokens},
         {"weights": weights, "kv": kv},
-        engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
+        engine_version=release, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
         graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
         dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, states=states,
     )  # fmt: skip
     check_routing(ctx, load, specs, replicas, prefill_replicas)
     check_dispatcher(dispatcher, specs)
     specs = with_overlap(batch_overlap, specs)
-    notes += model_remarks(config)
+    notes += told + model_remarks(config)
     if weights is None:
         notes += stored_weights(config)[1]
     rules = {

@@ -28,6 +28,7 @@ from perfmodel.serving.laboratories import Elsewhere, elsewhere_of
 from perfmodel.serving.memory import Held, Memory, held_by, memory_of
 from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
+from perfmodel.serving.releases import find_release
 from perfmodel.serving.shard import Shard, shard
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.step import Step
@@ -49,7 +50,7 @@ class Deployment:
     hardware : one of the GPUs.
     tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.parallel.Parallel`.
     engine : name of a profile, or the profile.
-    engine_version : of the engine, which chooses among its profiles.
+    engine_version : release of the engine, or a date that tells it ("2025-06"), which chooses among its profiles.
     weights, kv : formats of the weights, and of keys and values. Weights are by default as the checkpoint stores them,
         where the model's configuration says so, else bf16.
     max_num_seqs, max_batched_tokens : most sequences and tokens of a step of one copy; None: the engine's default.
@@ -112,13 +113,14 @@ class Deployment:
             dispatcher=self.dispatcher, states=self.states, laboratory=self.laboratory,
         )  # fmt: skip
         object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
-        dispatcher = self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
-        object.__setattr__(self, "dispatcher", dispatcher)
-        given.check_switch("graph", self.graph)
-        given.check_switch("release_known", self.release_known)
-        given.check_switch("batch_overlap", self.batch_overlap)
+        object.__setattr__(
+            self, "dispatcher", self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
+        )
+        for name in ("graph", "release_known", "batch_overlap"):
+            given.check_switch(name, getattr(self, name))
         if not isinstance(self.engine, Engine):
             given.check_texts(engine=self.engine)
+        object.__setattr__(self, "engine_version", find_release(self.engine_version, self.engine))
         given.check_utilization(self.utilization)
         given.check_decoder(self.config)
         given.check_encoder(self.config, self.profile.name, self.pp, self.speculation is not None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,12 +11,11 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import GENERIC, Engine, engine_names, find_engine
+from perfmodel.serving.releases import release_of
 from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import find_model
 from perfmodel.workloads.model_config import ModelConfig
 
-#: a version, or the number of a build of llama.cpp
-_VERSION = re.compile(r"\d{1,3}(\.\d|$)|b\d{3,5}\b")
 TTFT, TPOT, RATE = "ttft_s", "tpot_s", "output_tokens_per_s"
 #: words in an engine's name -> name of its profile
 _ENGINES = {
@@ -131,7 +129,7 @@ class Case:
 
 
 def engine_of(text: str, offline: bool = False) -> tuple[str, str]:
-    """Return profile and version of an engine as a table names it ("TensorRT-LLM 0.17").
+    """Return profile and release of an engine as a table names it ("TensorRT-LLM 0.17").
 
     >>> engine_of("vLLM 0.19.0")
     ('vllm', '0.19.0')
@@ -140,13 +138,8 @@ def engine_of(text: str, offline: bool = False) -> tuple[str, str]:
     profile = next((profile for word, profile in _ENGINES.items() if word in name), GENERIC)
     if profile == "trtllm" and offline:
         profile = "trtllm-offline"
-    return (profile if profile in engine_names() else GENERIC), version_of(version)
-
-
-def version_of(text: str) -> str:
-    """Return a version, and "" for a name of a build ("nightly-dev-20260402") or a year ("2023, unknown")."""
-    version = text.strip().lower().removeprefix("v")
-    return version if _VERSION.match(version) else ""
+    profile = profile if profile in engine_names() else GENERIC
+    return profile, release_of(version, profile)
 
 
 def profile_of(engine: str, version: str) -> str:

@@ -22,9 +22,9 @@ from perfmodel.serving.published_case import (
     given,
     model_of,
     positive,
-    version_of,
     whole,
 )
+from perfmodel.serving.releases import release_of
 from perfmodel.serving.speculation import Speculation
 
 #: mean of lengths that are uniform between 0.8 and 1.0 of the nominal ones
@@ -55,9 +55,9 @@ _LARGEST = 16
 
 
 def _engine(run: Run, offline: bool = False) -> tuple[str, str]:
-    """Return profile and version of a run's engine: the version stands behind the name, or in a column of its own."""
+    """Return profile and release of a run's engine: the release stands behind the name, or in a column of its own."""
     engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")), offline)
-    return engine, version or version_of(run.text("engine_version"))
+    return engine, version or release_of(run.text("engine_version"), engine)
 
 
 def offline(run: Run) -> Case:
@@ -195,9 +195,9 @@ def single_stream(run: Run) -> Case:
     """Return a run on one consumer GPU: decode of a short answer, or reading one prompt."""
     batch, value = positive(run, "batch", "tok_per_s")
     test, (engine, version) = run.text("test"), engine_of(run.text("engine", "llama.cpp"))
-    version = version or version_of(run.text("engine_version"))
     if "lmdeploy" in run.text("source").lower():
         engine = "lmdeploy"
+    version = version or release_of(run.text("engine_version"), engine)
     setup = Setup(
         run.text("model"), run.text("hardware"), engine=engine, version=version, weights=format_of(run.text("wdtype"))
     )

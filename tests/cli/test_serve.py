@@ -51,6 +51,21 @@ def test_weights_are_by_default_as_the_checkpoint_stores_them(perfmodel, data_di
     assert "does not fit" in too_large.err
 
 
+def test_a_date_stands_for_a_release_and_a_note_says_which(perfmodel):
+    note = "The version 'March 2024' stands for vllm 0.3, the oldest release that may be meant."
+    load = ("--concurrency", "4", "--steady", "--format", "json")
+    dated, numbered, today = (perfmodel(*SMALL, *load, *more) for more in (
+        ("--engine-version", "March 2024"), ("--engine-version", "0.3"), (),
+    ))  # fmt: skip
+    assert note in dated.json["notes"]
+    assert dated.json["rows"] == numbered.json["rows"] != today.json["rows"]
+    assert not any("stands for" in text for text in numbered.json["notes"])
+    found = perfmodel(
+        "search", *SMALL, "--tp", "1", "--batch", "4", "--engine-version", "March 2024", "--format", "json"
+    )
+    assert note in found.json["notes"]
+
+
 def test_layers_over_several_hosts_exchange_over_the_network_that_is_given(perfmodel):
     load = ("--tp", "2", "--isl", "128", "--osl", "4", "--concurrency", "1", "--format", "json")
     alone = perfmodel("serve", MODEL, "--on", "h100", *load)
@@ -315,7 +330,8 @@ def test_ranges_of_rates_may_start_below_one(text, rates):
         (("--plot-kind", "load"), "Add --plot FILE.png"),
         (("--for-qps", "0"), "a rate of 0 requests a second is not possible"),
         (("--for-qps", "1e300"), "at most 1e+09"),
-        (("--engine-version", "abc"), "'abc' is no version"),
+        (("--engine-version", "abc"), "'abc' is no version, and no date. Write 0.6.3, 2025-06 or June 2025, say."),
+        (("--engine-version", "March 2025"), "'March 2025' may be 0.7 to 0.8, which differ from 0.8 on."),
         (("--concurrency", "0"), "0 is no whole number from 1"),
         (("--ep", "inf"), "inf is no whole number from 1"),
         (("--osl", "1e300", "--concurrency", "1"), "not possible"),

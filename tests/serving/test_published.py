@@ -19,7 +19,7 @@ from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
 from perfmodel.serving.laboratories import ITSELF
 from perfmodel.serving.published import KEYS, judge, recognises
-from perfmodel.serving.published_case import Case, engine_of, version_of
+from perfmodel.serving.published_case import Case, engine_of
 from perfmodel.serving.published_tables import reader_of
 from perfmodel.workloads.catalog import find_model
 
@@ -219,14 +219,33 @@ def test_a_build_without_a_version_is_the_newest() -> None:
     assert engine_of("sglang v0.5.9") == ("sglang", "0.5.9")
 
 
-@pytest.mark.parametrize("text", ["2023, unknown", "about 0.11", "main of 2026-07", "", "sha-11d7af7-rocm"])
-def test_words_about_a_release_are_no_version(text: str) -> None:
-    assert version_of(text) == ""
-
-
 @pytest.mark.parametrize("text", ["0.6.3.dev109+gcb3b2b9b (rocm)", "v0.10.0 (ROCm 6.4)", "1", "1.2.0rc6.post3"])
 def test_a_version_may_have_words_behind_it(text: str) -> None:
-    assert version_of(text) == text.lower().removeprefix("v")
+    assert engine_of(f"trtllm {text}")[1] == text.lower().removeprefix("v")
+
+
+@pytest.mark.parametrize(
+    ("told", "version", "profile"),
+    [
+        ("main of 2024-03-28", "0.3", "vllm-0.5"),
+        ("2024 (about 0.5)", "0.5", "vllm-0.5"),
+        ("October 2025", "0.10", "vllm"),
+        ("March 2025", "", "vllm"),  # 0.8 came out within it
+        ("2024 (unknown)", "", "vllm"),
+    ],
+)
+def test_a_run_told_by_a_date_has_the_release_of_that_time(
+    tmp_path: Path, told: str, version: str, profile: str
+) -> None:
+    row = {
+        "source": "somebody", "engine": "vllm", "engine_version": told, "model": "llama-3.1-8b", "hardware": "h100",
+        "wdtype": "bf16", "tp": "1", "isl": "100", "osl": "100", "concurrency": "8", "measured_ttft_ms": "",
+        "measured_tpot_ms": "9", "lengths": "fixed",
+    }  # fmt: skip
+    setup = case_of(tmp_path, row).setup
+    deployed = setup.deployment(hardware, 200)
+    assert (setup.version, deployed.profile.name) == (version, profile)
+    assert deployed.release_known is bool(version)
 
 
 @pytest.mark.parametrize(
