@@ -22,10 +22,10 @@ from perfmodel.prediction.latency.joined import joined
 from perfmodel.prediction.latency.usual import estimate_by_usual
 from perfmodel.prediction.result import Prediction
 
-#: points that are predicted at a time: their arrays fit a processor's L2 cache
-CHUNK = 16384
+#: points that are predicted at a time: with fewer, numpy takes longer to be asked some hundred times than to compute
+CHUNK = 32768
 #: more than the arrays of one piece of a sweep take together
-KEPT_BYTES = 2**23
+KEPT_BYTES = 2**24
 #: parameters of glibc's mallopt (malloc.h), what they are set to, and variables that set them before a process starts
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 KEPT_AT_MOST_BYTES = 2**28

@@ -23,7 +23,6 @@ from perfmodel.prediction.columns import (
 )
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.measured import Measured
-from perfmodel.prediction.predict import CHUNK
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.sweep_rows import SweepRows
 from perfmodel.prediction.uncertainty import MEANINGS, half_width
@@ -34,6 +33,8 @@ _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 _NOTABLE = 0.05
 #: points of sweeps that people are shown: nobody reads more, and a terminal takes a minute for 100,000
 _MOST_POINTS = 1000
+#: rows that are made at once; those of a longer sweep are made as they are asked for
+_MOST_LISTED = 16384
 
 
 @report.register(Prediction)
@@ -48,7 +49,7 @@ def _(
     """Return one row for each point of one prediction or several, as of a sweep."""
     listed = [predictions] if isinstance(predictions, Prediction) else list(predictions)
     swept = SweepRows(listed)
-    rows = swept if len(swept) > CHUNK else list(swept)
+    rows = swept if len(swept) > _MOST_LISTED else list(swept)
     hardware = list(dict.fromkeys(prediction.hardware for prediction in listed))
     return Report(
         command,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES
@@ -154,15 +153,16 @@ class Doubted:
             if everywhere(mask):
                 of_all |= bit
             elif anywhere(mask):
-                of_some.append(mask * np.uint16(bit))
+                of_some.append((mask, bit))
         if not of_some:
             if of_all:
                 yield True, of_all
             return
-        which: Any = functools.reduce(np.bitwise_or, of_some, np.uint16(of_all))
-        for code in np.unique(which):
-            if code:
-                yield which == code, int(code)
+        groups: list[tuple[Any, int]] = [(True, of_all)]
+        for mask, bit in of_some:
+            halves = [((here & mask, which | bit), (here & ~mask, which)) for here, which in groups]
+            groups = [(here, which) for pair in halves for here, which in pair if anywhere(here)]
+        yield from sorted(((here, which) for here, which in groups if which), key=operator.itemgetter(1))
 
 
 #: standard deviation of ln(dispatch) over hosts. Between those of eight machines under one release of PyTorch ``host``

@@ -673,3 +673,26 @@ def test_tensor_cores_without_asynchronous_copies_take_longer_unless_power_limit
     machine: str, factor: float | None
 ) -> None:
     assert constants(GEMM_BF16, hardware(machine), "", "fp16").values.get("factor") == factor
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "cache"),
+    [("l40s", "bf16", "warm"), ("rtx-4090", "fp16", "warm"), ("h100", "bf16", "cold"), ("a100", "fp32", "cold")],
+)
+def test_a_sweep_says_of_each_product_what_is_said_of_it_alone(name: str, dtype: str, cache: str) -> None:
+    """Times, intervals and their sources to the last bit, where several doubts are about some of the products each."""
+    m, n, k = np.exp(np.random.default_rng(3).uniform(0.0, 9.0, (3, 60))).round()
+    n[::2], k[::2] = 32.0 * np.ceil(n[::2] / 32.0), 64.0 * np.ceil(k[::2] / 64.0)
+    machine = hardware(name)
+    many = pm.predict(Gemm(m=m, n=n, k=k, dtype=dtype), machine, cache=cache)
+    sources = many.uncertainty.variances(many.regime)
+    kinds = set()
+    for index in range(m.size):
+        one = pm.predict(Gemm(m=int(m[index]), n=int(n[index]), k=int(k[index]), dtype=dtype), machine, cache=cache)
+        for key in ("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s", "bound_time_s", "regime"):
+            assert getattr(many, key)[index] == getattr(one, key), (key, index)
+        alone = one.uncertainty.variances(one.regime)
+        assert {source: sources[source][index] for source in alone} == alone
+        assert all(sources[source][index] == 0.0 for source in sources.keys() - alone.keys())
+        kinds.add(tuple(alone.values()))
+    assert len(kinds) > 3

@@ -56,6 +56,19 @@ def test_triton_knows_only_whether_16_divides_a_size() -> None:
     assert narrow_s(product(128, 128, 136), UNIT, "triton", 1.0) > 0.0
 
 
+@pytest.mark.parametrize("split", [2, 60], ids=["few split", "most split"])
+@pytest.mark.parametrize("off", [2, 60], ids=["few off", "most off"])
+def test_few_and_many_products_of_a_sweep_take_what_each_takes_alone(off: int, split: int) -> None:
+    """Where few are off 16 bytes, or small enough to be split along k, these alone are gathered and computed."""
+    places = np.arange(64)
+    m, k = np.where(places % 64 < split, 60.0, 60_000.0), 4096.0 - (places * 7 % 64 < off)
+    swept = narrow_s(Product(m, 2000.0, k, 1.0, 2.0, 2.0), UNIT, "torch", 1e-6)
+    alone = [narrow_s(product(*sizes), UNIT, "torch", 1e-6) for sizes in zip(m, [2000.0] * 64, k, strict=True)]
+    assert np.array_equal(swept, alone)
+    square = narrow_s(Product(m[:, None], 2000.0, k, 1.0, 2.0, 2.0), UNIT, "torch", 1e-6)
+    assert np.array_equal(np.diagonal(square), swept)
+
+
 @pytest.mark.parametrize("dtype", ["fp8", "fp32"])
 def test_engines_without_such_kernels_have_no_such_term(dtype: str) -> None:
     found = pm.predict(pm.Gemm(m=256, n=255, k=1001, dtype=dtype), "h100-sxm5-80gb")

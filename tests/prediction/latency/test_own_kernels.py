@@ -125,3 +125,19 @@ def test_products_with_a_vector_say_that_nobody_measured_them(machine: str) -> N
     assert "extrapolation" not in found(3, 1).uncertainty
     assert wide(1, 1) > wide(3, 1)
     assert wide(1, 8) > wide(1, 1)
+
+
+@pytest.mark.parametrize("machine", [AMPERE, replace(AMPERE, matrix_instruction="wgmma")], ids=["ampere", "hopper"])
+def test_narrow_products_of_a_sweep_take_what_each_takes_alone(machine: Machine) -> None:
+    """They alone are gathered and computed; the others keep the time of tiles to the last bit."""
+    m, n = np.array([1.0, 2.0, 6.0, 64.0, 4096.0, 300.0]), np.array([512.0, 1.0, 2.0, 3.0, 4096.0, 2.0])
+    body = 1e-6 * (1.0 + np.arange(36.0).reshape(6, 6))
+    swept: Any = own_s(Product(m[:, None], n, 1024.0, 1.0, 4.0, 4.0, rows_apart=False), body, machine, ETA)
+    for row, column in np.ndindex(6, 6):
+        alone = own_s(
+            Product(m[row], n[column], 1024.0, 1.0, 4.0, 4.0, rows_apart=False), body[row, column], machine, ETA
+        )
+        assert swept[row, column] == pytest.approx(alone, rel=1e-14)
+    wide = (m[:, None] >= 8) & (n >= 8)
+    assert np.array_equal(swept[wide], body[wide])
+    assert body[0, 0] == 1e-6, "what was given stays as it was"

@@ -27,7 +27,7 @@ from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels, in_ti
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.quantisation import PRODUCT_START, QUANTISATION, quantisation_s, quantise
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s
-from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
+from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors, pitches_of
 from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.gemm.unmeasured import (
     BATCH_OF_VECTORS,
@@ -135,7 +135,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     terms = product_terms(product, machine, c, conditions)
     if _has_own_kernels(machine, conditions):
         terms = _with_own_kernels(product, terms, machine, c)
-    elif not is_fp32(machine) and (anywhere(share := off_sectors(product)) or conditions.library == TRITON):
+    elif not is_fp32(machine) and (anywhere(share := off_sectors(pitches_of(product))) or conditions.library == TRITON):
         body = terms.time_s - terms.adds[LAUNCH]
         terms = terms.plus(SECTORS, share * body)
         body = body * (1.0 + share)
@@ -164,7 +164,7 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     time = product_s(product, machine, c, conditions)
     if _has_own_kernels(machine, conditions):
         time = own_s(product, time, machine, c)
-    elif not is_fp32(machine) and (anywhere(share := off_sectors(product)) or conditions.library == TRITON):
+    elif not is_fp32(machine) and (anywhere(share := off_sectors(pitches_of(product))) or conditions.library == TRITON):
         time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
     time = time + launch
     if anywhere(vectors := by_vectors(op, machine, conditions)):

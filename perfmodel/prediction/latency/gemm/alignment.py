@@ -12,20 +12,21 @@ and none beyond it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, maximum, minimum, raised
+from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, minimum, raised
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
-from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product
+from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product, Some
 from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits
 from perfmodel.prediction.latency.gemm.sizes import fourth_power
 from perfmodel.prediction.latency.gemm.times import fourth_root
@@ -81,17 +82,13 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
         return 0.0
     if not isinstance(off, np.ndarray):
         return _body_s(product, _loads(product, pitches, library), machine, library, split_s)
-    if 2 * np.count_nonzero(off) > off.size:  # to gather some takes numpy longer than to compute the rest
+    some = Some(off, off.shape)
+    if some.are_many:
         every: Number = _body_s(product, _loads(product, pitches, library), machine, library, split_s)
         return np.where(off, every, 0.0)
     time = np.zeros(off.shape)
-    some = replace(product, **{name: _at(getattr(product, name), off) for name in ("m", "n", "k", "batch")})
-    time[off] = _body_s(some, _loads(some, _at(pitches, off), library), machine, library, split_s)
+    time[some.places] = _body_s(product.at(some), _loads(product, some.of(pitches), library), machine, library, split_s)
     return time
-
-
-def _at(size: Any, mask: Any) -> Any:
-    return np.broadcast_to(size, mask.shape)[mask] if isinstance(size, np.ndarray) else size
 
 
 def off_vectors(m: Number, n: Number, k: Number, input_bytes: float, output_bytes: float, library: str) -> Any:
@@ -125,35 +122,60 @@ def _loads(product: Product, pitches: Any, library: str) -> Number:
     """Return the loads of an element of products whose rows begin off 16 bytes: 1, or a part of it."""
     if library == TRITON:
         return 1.0
-    loads: Number = _LOADED.take((pitches >> 3) & (VECTOR_BYTES - 1)) * product.input_bytes
-    return minimum(loads, 1.0)
+    loads = _loads_by_pitch(product.input_bytes)
+    found: Number = loads.take(pitches) if isinstance(pitches, np.ndarray) else float(loads[pitches & 255])
+    return found
+
+
+@functools.cache
+def _loads_by_pitch(input_bytes: float) -> NDArray[np.float64]:
+    """Return the loads of an element for each lowest byte of the pitches [bits]."""
+    loads: NDArray[np.float64] = _LOADED[(np.arange(256) >> 3) & (VECTOR_BYTES - 1)] * input_bytes
+    return np.minimum(loads, 1.0, out=loads)
 
 
 def _body_s(product: Product, loads: Number, machine: Machine, library: str, split_s: float) -> Number:
     """Return the least time of tiles and splits without the launch [s]."""
     triton = library == TRITON
-    sides, most = (SIDES[-1:], 1.0) if triton else (SIDES, MOST_PARTS)
+    sides = SIDES[-1:] if triton else SIDES
     load_s = (TRITON_CLOCKS if triton else LOAD_CLOCKS) / machine.clock_hz * loads
-    wait_s = 0.0 if triton else WAIT_CLOCKS / (STEP * machine.clock_hz)
+    wait_s = 0.0 if triton else WAIT_CLOCKS / machine.clock_hz
+    steps = product.k * (1.0 / STEP)
+    whole = ceil(steps)
+    filled, waited_s = whole + FILL / STEP, whole * wait_s
     least: Number = float("inf")
     for side in sides:
         waves = ceil(product.m * (1.0 / side))
         waves = waves * ceil(product.n * (1.0 / side)) * (product.batch / machine.sm_count)
-        arithmetic_s = 2.0 * side * side * machine.sm_count / machine.peak_flop_per_s
-        step_s = (clipped(product.m, side / 2.0, side) + clipped(product.n, side / 2.0, side)) * load_s
+        arithmetic_s = 2.0 * side * side * STEP * machine.sm_count / machine.peak_flop_per_s
+        step_s = (clipped(product.m, side / 2.0, side) + clipped(product.n, side / 2.0, side)) * (STEP * load_s)
         step_s = fourth_root(fourth_power(step_s) + arithmetic_s**4)
-        least = minimum(least, _in_steps(product.k, waves, step_s, wait_s))
-        parts = minimum(floor(SPLIT_WAVES / waves), most)
-        if anywhere(parts > 1.0):
-            parts = maximum(parts, 1.0)
-            least = minimum(least, _in_steps(product.k / parts, waves * parts, step_s, wait_s) + split_s)
+        least = minimum(least, _rounds(waves) * filled * step_s + waited_s)
+        if not triton:
+            least = _split_s(least, steps, waves, step_s, wait_s, split_s)
     return least
 
 
-def _in_steps(k: Number, waves: Number, step_s: Number, wait_s: float) -> Any:
-    """Return the time of blocks that work through a length of k in whole steps, and wait for the loads of each [s]."""
-    steps = ceil(k * (1.0 / STEP)) * STEP
-    return (steps + FILL) * _rounds(waves) * step_s + steps * wait_s
+def _split_s(least: Number, steps: Number, waves: Number, step_s: Number, wait_s: float, split_s: float) -> Number:
+    """Return the least time with that of k in parts [s], of products that fill at most half of two waves without."""
+    few = waves <= 0.5 * SPLIT_WAVES
+    if not anywhere(few):
+        return least
+    if isinstance(few, np.ndarray) and isinstance(least, np.ndarray):
+        some = Some(few, least.shape)
+        if not some.are_many:
+            in_parts = _in_parts_s(some.of(steps), some.of(waves), some.of(step_s), wait_s, split_s)
+            least[some.places] = minimum(some.of(least), in_parts)
+            return least
+    return minimum(least, _in_parts_s(steps, waves, step_s, wait_s, split_s))
+
+
+def _in_parts_s(steps: Number, waves: Number, step_s: Number, wait_s: float, split_s: float) -> Number:
+    """Return the time of products whose k is split in as many parts as fill two waves [s]."""
+    parts = clipped(floor(SPLIT_WAVES / waves), 1.0, MOST_PARTS)
+    whole = ceil(steps / parts)
+    time: Number = _rounds(waves * parts) * (whole + FILL / STEP) * step_s + (whole * wait_s + split_s)
+    return time
 
 
 def _rounds(waves: Number) -> Any:

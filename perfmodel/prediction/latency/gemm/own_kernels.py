@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, anywhere, ceil, clipped, everywhere, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, clipped, maximum, minimum, where
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.gemm.rates import Product, is_fp32
+from perfmodel.prediction.latency.gemm.rates import Product, Some, is_fp32
 from perfmodel.prediction.latency.machine import Machine
 
 #: engine of the machines whose kernels these are
@@ -89,8 +91,29 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         whole = clipped(blocks / machine.sm_count - 1.0, 0.0, 1.0)
         longer = time ** (1.0 - whole) * maximum(time, in_blocks) ** whole
         time = where(product.batch > 1, in_blocks, longer)
-    if not is_narrow(product) or everywhere((tiled := in_tiles(product, machine)) >= 1.0):
+    if not is_narrow(product):
         return time
+    tiled = in_tiles(product, machine)
+    narrow: Any = tiled < 1.0
+    if not anywhere(narrow):
+        return time
+    if not isinstance(time, np.ndarray):
+        return _narrow_s(product, time, body_s, tiled, machine)
+    # tiles keep their time to the last bit, whatever else there is in a sweep
+    some, found = Some(narrow, time.shape), time.copy()
+    found[some.places] = _narrow_s(product.at(some), some.of(time), some.of(body_s), some.of(tiled), machine)
+    return found
+
+
+def _narrow_s(product: Product, time: Number, body_s: Number, tiled: Number, machine: Machine) -> Number:
+    """Return the time of narrow products [s].
+
+    Parameters
+    ----------
+    product, machine : as for `own_s`.
+    time, body_s : time of tiles, and of those of multiply-adds in fp32 [s].
+    tiled : how likely they run in tiles: `in_tiles`.
+    """
     moved = moved_s(product, machine)
     each = where(product.rows_apart, SHARED_CLOCKS, _own_sum_clocks(product))
     clocks = FEW_CLOCKS + each * product.k
@@ -102,12 +125,11 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         streamed = maximum(moved / where(is_vector, VECTOR_SHARE, FEW_SHARE), least)
     else:
         streamed = minimum(maximum(moved / VECTOR_SHARE, least), body_s)
-    # tiles keep their time to the last bit, whatever else there is in a sweep
-    found: Number = where(tiled >= 1.0, time, streamed * (time / streamed) ** tiled)
+    found: Number = streamed * (time / streamed) ** tiled
     return found
 
 
-def _own_sum_clocks(product: Product | Gemm) -> Number:
+def _own_sum_clocks(product: Product) -> Number:
     """Return the clocks of a term where the columns of B lie apart, so that threads may have sums of their own."""
     own = clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS)
     clocks: Number = where(product.n <= product.m, SHARED_CLOCKS, own)
@@ -116,10 +138,22 @@ def _own_sum_clocks(product: Product | Gemm) -> Number:
 
 def layout_matters(product: Gemm, machine: Machine) -> Any:
     """Return where a product without a bias is much faster if B lies [n, k], as the weights of a linear layer do."""
+    narrow: Any = in_tiles(product, machine) < 1.0
+    own = dtype_bytes(product.dtype)
+    sizes = Product(product.m, product.n, product.k, product.batch, own, own)
+    if not isinstance(narrow, np.ndarray):
+        return narrow and _waits_for_sums(sizes, machine)
+    some = Some(narrow, product.shape)
+    found = np.zeros(product.shape, bool)
+    found[some.places] = _waits_for_sums(sizes.at(some), machine)
+    return found
+
+
+def _waits_for_sums(product: Product, machine: Machine) -> Any:
+    """Return whether threads with sums of their own take longer than to stream the larger operand."""
     clocks = (_own_sum_clocks(product) - SHARED_CLOCKS) * product.k
-    streamed = 1.0 * product.k * product.n * dtype_bytes(product.dtype) * product.batch
-    waits = clocks / machine.clock_hz > streamed / machine.bandwidth_bytes_per_s
-    return waits & (in_tiles(product, machine) < 1.0)
+    streamed = 1.0 * product.k * product.n * product.input_bytes * product.batch
+    return clocks / machine.clock_hz > streamed / machine.bandwidth_bytes_per_s
 
 
 def _fp64_s(product: Product, blocks: Number, machine: Machine, c: Values) -> Number:

@@ -46,7 +46,6 @@ from perfmodel.prediction.latency.gemm.times import (
     ProductTime,
     fourth_root,
     gathered,
-    loads_of,
     power_of_time,
     time_of,
 )
@@ -144,24 +143,23 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(sizes, r, tile, blocks) - 1.0)
         blocks, k, gathered = blocks * parts, k / parts, split * parts
-    return time_of(sizes, r, tile, split, blocks, sizes.depth(k, r), gathered)
+    return time_of(sizes, r, tile, split, blocks, k, gathered)
 
 
 def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:
     """Return the time of each product with its fastest tile and split [s]."""
     sizes = Sizes(m, n, k, batch, r)
     counts = sizes.counts(r)
-    least = _shortest(_whole(sizes, r, counts, named=False))
+    least = _with_memory(_shortest(_whole(sizes, r, counts, named=False)), sizes)
     time = fourth_root(least)
     worth = _worth(sizes, r, least)
     if not anywhere(worth):
         return time
     if not isinstance(worth, np.ndarray):
-        return min(time, fourth_root(_shortest(_parted(sizes, r, counts))) + r.c["split"])
+        return min(time, _in_parts_s(_shortest(_parted(sizes, r, counts)), sizes, r))
     (places,) = np.nonzero(worth)
     some = sizes.at(places)
-    in_parts = fourth_root(_shortest(_parted(some, r, some.counts(r))))
-    in_parts += r.c["split"]  # infinite, and no array, where no tile has parts
+    in_parts = _in_parts_s(_shortest(_parted(some, r, some.counts(r))), some, r)  # infinite where no tile has parts
     time[places] = np.minimum(time[places], in_parts)
     return time
 
@@ -170,6 +168,7 @@ def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the index of the fastest tile of each product, and whether it is split along k."""
     counts = sizes.counts(r)
     index, least = _cheapest(_whole(sizes, r, counts))
+    least = _with_memory(least, sizes)
     worth = _worth(sizes, r, least)
     if not anywhere(worth):
         return index, False
@@ -180,6 +179,11 @@ def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     some = sizes.at(places)
     index[places], split[places] = _split(some, r, some.counts(r), index[places], least[places])
     return index, split
+
+
+def _with_memory(least: Any, sizes: Sizes) -> Any:
+    """Return the fourth power of a time with that of device memory, which no tile changes."""
+    return least + fourth_power(sizes.hbm)
 
 
 def _worth(sizes: Sizes, r: Rates, least: Any) -> Any:
@@ -199,8 +203,13 @@ def _worth(sizes: Sizes, r: Rates, least: Any) -> Any:
 def _split(sizes: Sizes, r: Rates, counts: Counts, index: Any, least: Any) -> tuple[Any, Any]:
     """Return the fastest tile, and whether products are split, given those of whole products and their times."""
     other, least_in_parts = _cheapest(_parted(sizes, r, counts))
-    split = fourth_root(least_in_parts) + r.c["split"] < fourth_root(least)
+    split = _in_parts_s(least_in_parts, sizes, r) < fourth_root(least)
     return index + split * (other - index), split
+
+
+def _in_parts_s(least: Any, sizes: Sizes, r: Rates) -> Any:
+    """Return the time of products in parts, given its fourth power without device memory and the reduction [s]."""
+    return fourth_root(_with_memory(least, sizes)) + r.c["split"]
 
 
 def _whole(sizes: Sizes, r: Rates, counts: Counts, named: bool = True) -> Iterator[tuple[Any, Any]]:
@@ -208,7 +217,8 @@ def _whole(sizes: Sizes, r: Rates, counts: Counts, named: bool = True) -> Iterat
 
     Of a tile and the same turned it is the one that makes fewer blocks, whose index is found if tiles are ``named``.
     """
-    depth, (rows, columns), lowered = sizes.depth(sizes.k, r), counts, sizes.lowered
+    steps, fed_s, (rows, columns), lowered = sizes.k * r.per_step, sizes.k * r.fed_s, counts, sizes.lowered
+    pipelines = {fill: sizes.pipeline(steps, fill, r) for fill in r.fills}
     for index, tile, turned in r.cuts:
         blocks = rows[tile.per_row] * columns[tile.per_column]
         if turned is not None:  # the two differ in nothing else, and more blocks never take less time
@@ -216,7 +226,10 @@ def _whole(sizes: Sizes, r: Rates, counts: Counts, named: bool = True) -> Iterat
             if named:
                 index = _added(index, other < blocks)
             blocks = lowered(blocks, other)
-        yield index, power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth))
+        waves, l2_s = blocks * r.per_sm, blocks
+        l2_s *= tile.sides
+        l2_s *= fed_s
+        yield index, power_of_time(sizes, r, tile, waves, pipelines[tile.fill], l2_s)
 
 
 def _added(index: int, more: Any) -> Any:
@@ -225,15 +238,21 @@ def _added(index: int, more: Any) -> Any:
 
 
 def _parted(sizes: Sizes, r: Rates, counts: Counts) -> Iterator[tuple[int, Any]]:
-    """Yield the same of products that are split along k."""
-    k, (rows, columns) = sizes.k, counts
+    """Yield the same of products that are split along k; the parts are written and read again in fp32."""
+    steps, fed_s, gather_s, (rows, columns) = sizes.k * r.per_step, sizes.k * r.fed_s, sizes.gather_s, counts
     for index, tile in enumerate(r.tiles):
         blocks = rows[tile.per_row] * columns[tile.per_column]
         parts = _most_parts(sizes, r, tile, blocks)
         if type(parts) is not _ARRAY and parts == 1.0:
             continue  # one part is the whole product, and takes its reduction besides
-        loads = loads_of(sizes, r, tile, blocks * parts, sizes.depth(k / parts, r), parts)
-        yield index, power_of_time(sizes, r, tile, loads)
+        pipeline = sizes.pipeline(steps / parts, tile.fill, r)
+        waves, l2_s = blocks * parts, blocks
+        waves *= r.per_sm
+        l2_s *= tile.sides  # there are more blocks, each of which reads as much less
+        l2_s *= fed_s
+        parts *= gather_s
+        l2_s += parts
+        yield index, power_of_time(sizes, r, tile, waves, pipeline, l2_s)
 
 
 def _most_parts(sizes: Sizes, r: Rates, tile: Tile, blocks: Number) -> Number:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +107,27 @@ _TENSOR: Values = {
 _ONE_TILE: Values = {"quantum": 1.0, "latency": 15e-9}
 
 
+class Some:
+    """Some of the products of a sweep, by their places: numpy takes ten times as long to gather what a mask holds for.
+
+    Attributes
+    ----------
+    shape, places : of all products, and of these among them.
+    """
+
+    def __init__(self, mask: NDArray[np.bool_], shape: tuple[int, ...]):
+        self.shape, self.places = shape, np.nonzero(np.broadcast_to(mask, shape))
+
+    @property
+    def are_many(self) -> bool:
+        """Whether they are so many that to gather them takes longer than to compute the rest."""
+        return 2 * self.places[0].size > math.prod(self.shape)
+
+    def of(self, size: Any) -> Any:
+        """Return what they have of an array, which may broadcast; a number stays one."""
+        return np.broadcast_to(size, self.shape)[self.places] if isinstance(size, np.ndarray) else size
+
+
 @record
 class Product:
     """``batch`` products C[m, n] = A[m, k] B[k, n].
@@ -131,6 +155,10 @@ class Product:
     def b_bytes(self) -> float:
         """Size of an element of B [B]."""
         return self.weight_bytes or self.input_bytes
+
+    def at(self, some: Some) -> Product:
+        """Return some of the products; a size that they share stays a number."""
+        return replace(self, **{name: some.of(getattr(self, name)) for name in ("m", "n", "k", "batch")})
 
 
 def is_fp32(machine: Machine) -> bool:
@@ -186,12 +214,13 @@ class Rates:
     s_per_flop, s_per_byte : time of a FLOP, and of a byte of device memory, at the power limit [s].
     pause_s : pause between calls, in which no power is drawn [s].
     per_step : 1 / k of one stage of shared memory, which is one step.
-    waiting_s, fed_s : latency, and time of L2 for one row of a tile, for each element of k [s].
+    waiting_s, fed_s : latency of a step, and time of L2 for one row of a tile and each element of k [s].
     per_sm : 1 / SMs.
     rounds, evened : shares of the last wave's idle SMs that are lost, and that are not.
     cuts : the tiles, each with its index, and with the next one where that is the same tile turned.
-    heights, widths : 1 / tm and 1 / tn of the tiles, each once.
+    heights, widths, fills : 1 / tm, 1 / tn and the fill of the tiles, each once.
     columns, tiles : what the formula needs of the tiles, as arrays, or a number where all are alike; and tile by tile.
+    few_blocks : whether some tile asks for more than one block to keep an SM busy.
     by_rows : whether each tile is for some rows of the product only.
     widens : whether weights are widened.
     walk : time that addresses out of reach add, over that of the arithmetic.
@@ -218,7 +247,7 @@ class Rates:
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions)
         if batched and machine.engine == "vector":
             self.s_per_flop *= c["batch_energy"]
-        self.per_step, self.waiting_s = 1.0 / c["step"], c["latency"] / 64.0
+        self.per_step, self.waiting_s = 1.0 / c["step"], c["latency"] / 64.0 * c["step"]
         self.fed_s = product.input_bytes / self.l2_bandwidth
         self.per_sm, self.rounds, self.evened = 1.0 / machine.sm_count, c["quantum"], 1.0 - c["quantum"]
         self.by_rows = bool(by_rows)
@@ -280,7 +309,7 @@ class Rates:
             sides=rows + columns * (product.b_bytes / product.input_bytes),
             flop_per_s=speed * machine.sm_count,
             step_s=block_s * c["step"],
-            fill_s=block_s * (in_time * c["fill"]) * product.output_bytes / product.input_bytes,
+            fill=in_time * (c["fill"] / c["step"] * product.output_bytes / product.input_bytes),
             widening=widening_s / block_s,
             least=np.maximum(1.0, c["depth"] * min(1.0, machine.flop_per_clock_per_sm / (2.0 * DEPTH_LANES)) / area),
             above=np.array([0.0, *up_to[:-1]]) if by_rows else np.zeros(len(tiles)),
@@ -288,9 +317,11 @@ class Rates:
         )
         self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in of_tiles.numbers()), strict=True)]
         self.columns = of_tiles.each(lambda column: column if (column != column[0]).any() else float(column[0]))
+        self.few_blocks = any(tile.least > 1.0 for tile in self.tiles)
         self.cuts = list(cuts(self.tiles))
         self.heights = {tile.per_row for tile in self.tiles}
         self.widths = {tile.per_column for tile in self.tiles}
+        self.fills = {tile.fill for tile in self.tiles}
 
     def tile_of(self, index: NDArray[np.intp]) -> Tile:
         """Return the tile that each product has, given its index."""

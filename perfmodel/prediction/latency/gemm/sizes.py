@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import OF_MANY, OF_ONE, Number, ceil, maximum, minimum, where
+from perfmodel.core.work import OF_MANY, OF_ONE, Number, ceil, largest, maximum, minimum, where
 from perfmodel.prediction.latency.gemm.rates import Rates
 from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.streams import fitting_share
@@ -60,9 +60,9 @@ def _off(size: Number) -> Any:
     return ceil(lines) != lines
 
 
-#: what follows from the length of k that a block works through: whole steps that it takes; latency of the steps that no
-#: other block hides, None where there is none [s]; time in which L2 delivers one row of it [s]
-Depth = tuple[Any, Any, Any]
+#: steps that a block takes with the filling of its pipeline; and, for each of them, the latency that no other block
+#: hides, None where there is none [s]
+Pipeline = tuple[Any, Any]
 #: 1 / tm -> tiles of that height that cover the rows, and 1 / tn -> those that cover the columns
 Counts = tuple[dict[float, Any], dict[float, Any]]
 
@@ -77,16 +77,14 @@ class Sizes:
         #: whether arrays are of single products: to multiply by 1 takes numpy as long as by any number
         self.single = not one and type(batch) is float and batch == 1.0
         self.outputs = m * n if self.single else batch * m * n
-        self.flop = 2.0 * self.outputs * k
-        self.power = rates.s_per_flop * self.flop
+        self.power = 2.0 * rates.s_per_flop * (self.outputs * k)
         a, b = self._read(rates)
         if rates.s_per_byte:
             self.power = self.power + rates.s_per_byte * (
-                self.batch * (a + b) + rates.product.output_bytes * self.outputs
+                self._of_batch(a + b) + rates.product.output_bytes * self.outputs
             )
         self.hbm = self._traffic(a, b, rates) / rates.bandwidth
-        self.hbm_power = fourth_power(self.hbm)
-        self.gather_s = self.outputs * (8.0 / rates.l2_bandwidth)
+        self.gathering_s = 8.0 / rates.l2_bandwidth
         self.slowed: Number | None = None
         if rates.walk or rates.reread:
             self._slow(self._addressing(rates))
@@ -103,6 +101,20 @@ class Sizes:
                 self._slow(where(off, rates.bounds, 1.0))
         if rates.pause_s:
             self.power = maximum(0.0, self.power - rates.pause_s)
+
+    @property
+    def flop(self) -> Number:
+        """FLOP of each product."""
+        return 2.0 * (self.outputs * self.k)
+
+    @property
+    def gather_s(self) -> Number:
+        """Time of writing one part of k to L2, and of reading it again, in fp32 [s]."""
+        return self.outputs * self.gathering_s
+
+    def _of_batch(self, each: Number) -> Number:
+        """Return what all products of a batch have."""
+        return each if self.single else self.batch * each
 
     def _slow(self, factor: Number) -> None:
         """Let the arithmetic take longer by a factor."""
@@ -121,10 +133,11 @@ class Sizes:
         blocks: Number = (rows if self.single else self.batch * rows) * self.ceil(self.n * tile.per_column)
         return blocks
 
-    def depth(self, k: Number, r: Rates) -> Depth:
-        """Return what follows from a length of k."""
+    def pipeline(self, steps: Number, fill: Number, r: Rates) -> Pipeline:
+        """Return what follows from a length of k, in steps, and from those that filling a pipeline takes as long as."""
         ceil = self.ceil
-        return ceil(k * r.per_step), k * r.waiting_s if r.waiting_s else None, k * r.fed_s
+        filled = ceil(steps) + fill
+        return filled, steps * r.waiting_s / filled if r.waiting_s else None
 
     def counts(self, r: Rates) -> Counts:
         """Return how many tiles of each height and width cover the output."""
@@ -197,13 +210,14 @@ class Sizes:
 
     def _read(self, r: Rates) -> tuple[Number, Number]:
         """Return the bytes of A and of B that one product reads from device memory, where L2 holds nothing before."""
-        one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.b_bytes * self.n * self.k
+        one_a, one_b = r.product.input_bytes * self.k * self.m, r.product.b_bytes * self.k * self.n
+        both = one_a + one_b
+        if largest(both) <= r.l2_bytes:
+            return one_a, one_b
         rows, columns = self._super_tile(r)
         raised = self.raised
-        again = raised(1.0 - r.l2_bytes / (one_a + one_b), 0.0)
-        a = one_a * (1.0 + again * (raised(self.n / columns, 1.0) - 1.0))
-        b = one_b * (1.0 + again * (raised(self.m / rows, 1.0) - 1.0))
-        return a, b
+        again = raised(1.0 - r.l2_bytes / both, 0.0)
+        return one_a * (1.0 + again * (self.n / columns - 1.0)), one_b * (1.0 + again * (self.m / rows - 1.0))
 
     def _traffic(self, a: Number, b: Number, r: Rates) -> Number:
         """Return the bytes that would take as long as all that is read, ``a`` and ``b``, and written [B].
@@ -214,9 +228,9 @@ class Sizes:
         if r.c["stride"] != 1.0:
             # The rows of A are read in short pieces, each from another page of DRAM where k is long.
             a = a * (1.0 + (r.c["stride"] - 1.0) * minimum(1.0, self.k / PAGE_OF_K))
-        read = self.batch * (a + b)
+        read = self._of_batch(a + b)
         if r.copies and r.l2_bytes:
             held_b = r.copies * r.product.b_bytes * self.n * self.k
-            resident = self.batch * (r.product.input_bytes * self.m * self.k + held_b) + written
+            resident = self._of_batch(r.product.input_bytes * self.m * self.k + held_b) + written
             read = read * (1.0 - fitting_share(resident, r.l2_bytes) * (1.0 - 1.0 / r.resident_speed))
         return read + written

@@ -66,7 +66,8 @@ class Tile:
     ----------
     per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
     flop_per_s : rate of all SMs [FLOP/s].
-    step_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    step_s : time of one block for one step of k [s].
+    fill : steps that filling and draining a block's pipeline takes as long as.
     widening : share of ``step_s`` that widens weights.
     least : blocks that keep an SM busy.
     above, up_to : rows of the product that it is for, in libraries that choose by them: more than ``above``, at most
@@ -78,7 +79,7 @@ class Tile:
     sides: Any
     flop_per_s: Any
     step_s: Any
-    fill_s: Any
+    fill: Any
     widening: Any
     least: Any
     above: Any

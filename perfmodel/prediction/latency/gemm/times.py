@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, anywhere, ceil, maximum, where
 from perfmodel.prediction.latency.gemm.rates import Rates
-from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
+from perfmodel.prediction.latency.gemm.sizes import Pipeline, Sizes, fourth_power
 from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.terms import (
     CONTENTION,
@@ -114,59 +114,46 @@ def gathered(parts: Iterable[tuple[Any, Any]], shape: tuple[int, ...]) -> Any:
     return whole.reshape(shape)
 
 
-def busy_of(waves: Any, sizes: Sizes, r: Rates, tile: Tile) -> Any:
-    """Return the blocks that an SM has time for, with idle SMs in the last wave, in the memory of the waves."""
-    ceil, raised = sizes.ceil, sizes.raised  # Python takes longer to call them where they are
-    busy = ceil(waves)
-    busy *= r.rounds
-    waves *= r.evened
-    busy += waves
-    return raised(busy, tile.least)
+def math_of(sizes: Sizes, r: Rates, tile: Tile, waves: Any, pipeline: Pipeline) -> Any:
+    """Return what arithmetic alone would take with a tile [s], in the memory of the waves of its blocks.
 
-
-def loads_of(
-    sizes: Sizes, r: Rates, tile: Tile, blocks: Any, depth: Depth, gathered: Number | None = None
-) -> tuple[Any, Any]:
-    """Return what arithmetic and L2 alone would take with a tile [s], in the memory of its blocks.
-
-    Half of a sweep's time goes by here, so that it works in place: the fewer arrays, the more of them stay in a core's
-    cache. The parts of k that are ``gathered`` are written and read again in fp32.
+    An SM has time for (1 - q) w + q ceil(w) blocks, with idle SMs in the last wave; one block waits for its steps.
     """
-    steps, waiting_s, fed_s = depth
-    math_s = busy_of(blocks * r.per_sm, sizes, r, tile)
-    filled_s = tile.step_s * steps
-    filled_s += tile.fill_s
-    math_s *= filled_s
-    if waiting_s is not None:  # else one block is done before those that keep an SM busy
-        filled_s += waiting_s
-        raised = sizes.raised
-        math_s = raised(math_s, filled_s)
+    steps, latency_s = pipeline
+    ceil, raised, step_s = sizes.ceil, sizes.raised, tile.step_s  # Python takes longer to call them where they are
+    time = ceil(waves)
+    time *= r.rounds * step_s
+    waves *= r.evened * step_s
+    time += waves
+    if latency_s is None or r.few_blocks:
+        time = raised(time, tile.least * step_s)
+    if latency_s is not None:  # else one block is done before those that keep an SM busy
+        time = raised(time, latency_s + step_s)
+    time *= steps
     if sizes.slowed is not None:
-        math_s *= sizes.slowed
-    l2_s = blocks
-    l2_s *= tile.sides
-    l2_s *= fed_s
-    if gathered is not None:
-        l2_s += gathered * sizes.gather_s
-    return math_s, l2_s
+        time *= sizes.slowed
+    return time
 
 
 def fourth_root(value: Any) -> Any:
-    """Return value^(1/4)."""
-    return (value**0.5) ** 0.5
+    """Return value^(1/4), of a number and of arrays to the same last bit, which a power of 0.5 has not."""
+    if not isinstance(value, np.ndarray):
+        return math.sqrt(math.sqrt(value))
+    root = np.sqrt(value)
+    return np.sqrt(root, out=root)
 
 
-def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: tuple[Any, Any]) -> Any:
-    """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m.
+def power_of_time(sizes: Sizes, r: Rates, tile: Tile, waves: Any, pipeline: Pipeline, l2_s: Any) -> Any:
+    """Return the fourth power of the time without device memory, which orders tiles as the time does.
 
-    It is worked out in the memory of ``loads``.
+    Device memory takes as long with every tile. It is infinite where a tile is not for m. Half of a sweep's time goes
+    by here, so that it works in the memory of ``waves`` and ``l2_s``: the fewer arrays, the more of them stay in a
+    core's cache.
     """
-    time, l2_s = loads
     raised = sizes.raised
-    time = raised(time, sizes.power)
+    time = raised(math_of(sizes, r, tile, waves, pipeline), sizes.power)
     time *= time
     time *= time
-    time += sizes.hbm_power
     l2_s *= l2_s
     l2_s *= l2_s
     time += l2_s
@@ -174,16 +161,20 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: tuple[Any, Any]) ->
 
 
 def time_of(
-    sizes: Sizes, r: Rates, tile: Tile, split: Any, blocks: Any, depth: Depth, gathered: Number | None
+    sizes: Sizes, r: Rates, tile: Tile, split: Any, blocks: Any, k: Number, gathered: Number | None
 ) -> ProductTime:
-    """Return the time of one tile and split for each product, taken apart."""
-    waves, block_s = blocks * r.per_sm, tile.step_s * depth[0]
-    busy = busy_of(1.0 * waves, sizes, r, tile)
-    whole = maximum(ceil(waves) * r.rounds + waves * r.evened, 1.0)
-    math_s, l2_s = loads_of(sizes, r, tile, blocks, depth, gathered)
+    """Return the time of one tile and split for each product, whose blocks work through a length of k, taken apart."""
+    waves, steps = blocks * r.per_sm, k * r.per_step
+    block_s = tile.step_s * ceil(steps)
+    rounds = ceil(waves) * r.rounds + waves * r.evened
+    busy, whole = maximum(rounds, tile.least), maximum(rounds, 1.0)
+    math_s = math_of(sizes, r, tile, 1.0 * waves, sizes.pipeline(steps, tile.fill, r))
+    l2_s = blocks * tile.sides * (k * r.fed_s)
+    if gathered is not None:
+        l2_s = l2_s + gathered * sizes.gather_s
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
-    body = fourth_power(limited) + sizes.hbm_power + fourth_power(l2_s)
+    body = fourth_power(limited) + fourth_power(l2_s) + fourth_power(sizes.hbm)
     # numbers, since numpy multiplies by a mask at half the speed
     number = sizes.number
     on_math, on_hbm = number(limited >= outside), number(sizes.hbm >= l2_s)
