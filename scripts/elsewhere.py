@@ -62,22 +62,24 @@ def widening(groups: Groups) -> Widening:
         return Widening(0.0, 0.0)
     ends = []
     for sign in (-1.0, 1.0):
-        sources = [_one_sided(runs, sign) for runs in groups.values()]
+        needed, weight = _needed(groups, sign)
+        order = np.argsort(needed)
         steps = np.arange(0.0, MOST, STEP)
-        ends.append(next((float(width) for width in steps if _outside(sources, width) <= OUTSIDE), MOST))
+        inside = np.concatenate(([0.0], np.cumsum(weight[order])))[np.searchsorted(needed[order], steps, side="right")]
+        enough = steps[inside >= 1.0 - OUTSIDE]
+        ends.append(float(enough[0]) if enough.size else MOST)
     return Widening(*ends)
 
 
-def _one_sided(runs: Sequence[RunOff], sign: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return how far runs lie off to one side, and how far their intervals reach there."""
-    return (
-        np.array([sign * run.off for run in runs]),
-        np.array([run.up if sign > 0 else run.down for run in runs]),
+def _needed(groups: Groups, sign: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least widening to one side that holds each run, sqrt(off^2 - u^2), and its weight in the mean."""
+    runs = [run for kept in groups.values() for run in kept]
+    off = np.array([sign * run.off for run in runs])
+    reach = np.array([run.up if sign > 0 else run.down for run in runs])
+    needed = np.sqrt(np.where(off > reach, off**2 - reach**2, 0.0))
+    return needed, np.repeat(
+        [1.0 / (len(groups) * len(kept)) for kept in groups.values()], list(map(len, groups.values()))
     )
-
-
-def _outside(sources: Sequence[tuple[np.ndarray, np.ndarray]], width: float) -> float:
-    return float(np.mean([np.mean(off > np.hypot(reach, width)) for off, reach in sources]))
 
 
 def covered(groups: Groups, by: Widening) -> dict[Source, float]:
