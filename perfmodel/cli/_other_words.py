@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-#: our options -> what other tools call them, without dashes before; the first of ours that a command has is meant
+#: our options -> what other tools call them, without dashes before; the first is meant whose options a command has
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "--on HW": ("hardware", "hw", "gpu", "machine", "device", "gpu-type"),
@@ -41,7 +42,7 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "--weights DTYPE": ("quantization", "quant", "dtype", "precision", "weight-dtype"),
         "--kv DTYPE": ("kv-cache-dtype", "kv-dtype", "cache-dtype"),
         "--states DTYPE": ("mamba-ssm-cache-dtype", "mamba-ssm-dtype", "state-dtype", "ssm-dtype"),
-        "--batch LIST, of users": ("concurrency", "users", "max-concurrency", "num-users"),
+        "--batch LIST, of users, beside --isl N": ("concurrency", "users", "max-concurrency", "num-users"),
         "--concurrency N": ("users", "num-users", "max-concurrency", "concurrent-requests", "clients", "batch"),
         "--qps X": ("request-rate", "rate", "rps", "arrival-rate"),
         "--num-requests N": ("num-prompts", "num-prompt"),
@@ -53,6 +54,7 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "--slo LIMITS": ("ttft", "tpot", "goodput"),
     }
 )  # fmt: skip
+_OPTION = re.compile(r"--[a-z-]+")
 #: what no option sets, since it is an argument
 _ARGUMENTS = MappingProxyType(
     {
@@ -73,11 +75,11 @@ def meant(option: str, offered: Collection[str]) -> str:
 
     >>> meant("--tensor_parallel_size", ["--on", "--tp"])
     'Here it is --tp N. '
-    >>> meant("--mbs", ["--on"])
-    ''
+    >>> meant("--mbs", ["--on"]), meant("--concurrency", ["--batch", "--seq"])
+    ('', '')
     """
     name = option.lstrip("-").replace("_", "-").lower()
     for ours, theirs in NAMES.items():
-        if name in theirs and ours.partition(" ")[0] in offered:
+        if name in theirs and all(option in offered for option in _OPTION.findall(ours)):
             return f"Here it is {ours}. "
     return _ARGUMENTS.get(name, "")

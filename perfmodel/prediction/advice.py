@@ -151,7 +151,7 @@ def advise(
     short = time_s < 2 * launch_s
     at_floor = limiter == Limiter.LAUNCH
     working = (spent_on == Limiter.COMPUTE) | np.isin(spent_on, _TRAFFIC)
-    launch = where(short | (working ^ True), _CODES["launch"], _CODES["launch, by latency"])
+    longer = where(working, _CODES["launch, by latency"], _CODES["launch"])
     # A kernel that computes for long, as a norm does over few long rows, is no faster with its data in a cache.
     remains = np.subtract(time_s, moving_s) < 2 * launch_s
     cached = (resident_time_s < launch_s) & remains & (limiter != Limiter.COMPUTE)
@@ -162,7 +162,7 @@ def advise(
     memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], below)
     inside = where(limiter == Limiter.COMPUTE, compute, memory)
     resident = where(cached, _CODES["launch, in a cache"], where(limiter == Limiter.LINK, _CODES[link], inside))
-    code: NDArray[np.intp] | int = where(short | at_floor, launch, resident)
+    code: NDArray[np.intp] | int = where(short, _CODES["launch"], where(at_floor, longer, resident))
     if isinstance(code, int) or code.ndim == 0:
         return texts[_NAMES[int(code)]]
     # An array of references: a sentence of 110 characters for each of a million points would take 440 MB.

@@ -113,9 +113,8 @@ class Deployment:
             dispatcher=self.dispatcher, states=self.states, laboratory=self.laboratory,
         )  # fmt: skip
         object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
-        object.__setattr__(
-            self, "dispatcher", self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
-        )
+        dispatcher = self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
+        object.__setattr__(self, "dispatcher", dispatcher)
         for name in ("graph", "release_known", "batch_overlap"):
             given.check_switch(name, getattr(self, name))
         if not isinstance(self.engine, Engine):

@@ -23,16 +23,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import InputFileError
-from perfmodel.files import read_document, shipped_folder
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.serving.engine import GENERIC, Engine, is_before
+from perfmodel.shipped import read_shipped
 
 #: keys of the kinds of deployments
 ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID, INDEXED = (
@@ -119,11 +117,7 @@ def laboratories() -> Laboratories:
     InputFileError
         When it is wrong.
     """
-    path = Path(shipped_folder("engine_specs")) / "serving" / "defaults" / "laboratories.toml"
-    try:
-        return msgspec.convert(read_document(path), Laboratories)
-    except msgspec.ValidationError as error:
-        raise InputFileError(f"{error}.", place=str(path)) from None
+    return read_shipped("engine_specs/serving/defaults/laboratories.toml", Laboratories)
 
 
 def elsewhere_of(

@@ -11,15 +11,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from datetime import date
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from perfmodel.errors import InputFileError, UsageError
-from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
+from perfmodel.errors import UsageError
+from perfmodel.files import DOCUMENT_SUFFIXES
 from perfmodel.serving.engine import Engine, engine_names, find_engine, is_before
 from perfmodel.serving.release_text import Days, Told, read_release
+from perfmodel.shipped import read_shipped
 
 #: the profiles' keys at which something changes
 _EDGES = ("since", "until", "latent_since", "measured_since")
@@ -75,11 +75,7 @@ def releases() -> Mapping[str, Releases]:
     InputFileError
         When it is wrong.
     """
-    path = Path(shipped_folder("engine_specs")) / "serving" / "defaults" / "releases.toml"
-    try:
-        every = msgspec.convert(read_document(path), dict[str, Releases])
-    except msgspec.ValidationError as error:
-        raise InputFileError(f"{error}.", place=str(path)) from None
+    every = read_shipped("engine_specs/serving/defaults/releases.toml", dict[str, Releases])
     return {family: known for known in every.values() for family in known.engines}
 
 

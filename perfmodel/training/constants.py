@@ -6,9 +6,7 @@ import functools
 
 import msgspec
 
-from perfmodel.errors import InputFileError
-from perfmodel.files import read_document
-from perfmodel.training.framework import framework_folder
+from perfmodel.shipped import read_shipped
 
 
 class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,8 +65,4 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def constants() -> Constants:
     """Return the constants that frameworks share."""
-    path = framework_folder() / "defaults" / "constants.toml"
-    try:
-        return msgspec.convert(read_document(path), Constants)
-    except msgspec.ValidationError as error:
-        raise InputFileError(f"{error}.", place=str(path)) from None
+    return read_shipped("engine_specs/training/defaults/constants.toml", Constants)

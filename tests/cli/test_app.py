@@ -267,7 +267,7 @@ def test_shell_completion_is_offered():
         (("analyze", "gemm", "m=1"), "--dtype", "as dtype=bf16"),
         (("train", "gpt2"), "--precision", "--dtype DTYPE"),
         (("train", "gpt2"), "--mbs", "--micro-batch N"),
-        (("search", "serve", "gpt2"), "--concurrency", "--batch LIST, of users"),
+        (("search", "serve", "gpt2"), "--concurrency", "--batch LIST, of users, beside --isl N"),
         (("train", "gpt2"), "--nnodes", "--gpus N, of all nodes"),
         (("serve", "gpt2"), "--tensor-parallel-size", "--tp N"),
         (("serve", "gpt2"), "--nnodes", "--tp N, of all nodes, with --gpus-per-node N"),
@@ -285,6 +285,13 @@ def test_an_option_of_other_tools_is_told_ours(perfmodel, words, option, remedy)
         assert remedy in ran.err
         assert "Possible options" not in ran.err
         assert len(ran.err.splitlines()) == 1
+
+
+def test_an_option_that_means_something_else_here_is_not_told(perfmodel):
+    # a training step has --batch, but no users
+    ran = perfmodel("train", "gpt2", "--concurrency", "4")
+    assert ran.code == 2
+    assert "users" not in ran.err
 
 
 @pytest.mark.waiting

@@ -56,7 +56,7 @@ def implementation_of(kernel: Kernel, release: str = "") -> str:
     ----------
     release : of the backend; "" where it is not known.
     """
-    return "-".join(filter(None, (kernel.backend, release, kernel.name)))
+    return f"{named(kernel.backend, release)}-{kernel.name}"
 
 
 def plan(
