@@ -119,7 +119,8 @@ def find_release(text: str, engine: str | Engine) -> str:
     remedy = f"Write {number}, 2025-06 or June 2025, say." if known else f"Write {number}, say, or leave it out."
     if meant is not None:
         what = f"{text!r} may be {meant.oldest} to {meant.newest}, which differ from {meant.edge} on"
-        raise UsageError(f"{what}.", place="engine_version", remedy=f"Write the release, {meant.newest} say, or the day.")
+        remedy = f"Write the release, {meant.newest} say, or the day."
+        raise UsageError(f"{what}.", place="engine_version", remedy=remedy)
     if told.number or told.days:
         what = f"no day of a release of {family} is known" if known is None else f"{family} had no release then"
         raise UsageError(f"{text!r} tells no release: {what}.", place="engine_version", remedy=remedy)
