@@ -27,9 +27,7 @@ from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
 
 #: what a table states of these is the root mean square of what those differ by that were left out, one after another
-OF_LEFT_OUT = frozenset(
-    (ErrorSource.MACHINE, ErrorSource.MACHINE_HERE, ErrorSource.LIBRARY, ErrorSource.LIBRARY_HERE)
-)
+OF_LEFT_OUT = frozenset((ErrorSource.MACHINE, ErrorSource.MACHINE_HERE, ErrorSource.LIBRARY, ErrorSource.LIBRARY_HERE))
 #: half of an 80 % interval over the deviation of a logistic distribution, over that of a normal one. With a normal one
 #: intervals of 50, 80 and 95 % held 59, 85 and 94 % of the rows of machines that were left out, and 60, 87 and 96 % of
 #: those of libraries (docs/accuracy.md of 1 December 2026): the middle is fuller than a normal distribution's
