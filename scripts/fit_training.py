@@ -228,7 +228,6 @@ def remarks(found: Findings) -> list[str]:
         f"{np.max(off):.1%} at most.",
         standings_text(standings(found.rows)),
         long_sequences(found.shipped.constants),
-        elsewhere_text(known(found)),
     ]
 
 
@@ -283,15 +282,16 @@ constants: the figures of frameworks left out are the fairer ones for what nobod
 {lines}
 
 {said}
-"""
+
+{elsewhere_text(known(found))}"""
 
 
-def write_chapter(page: Path, found: Findings | None = None) -> None:
-    """Write the chapter into a page, between its markers or at the end."""
+def write_chapter(page: Path, made: str = "") -> None:
+    """Write the chapter, made anew where it is not given, into a page, between its markers or at the end."""
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    made = chapter(find(read_rows()) if found is None else found)
+    made = made or chapter(find(read_rows()))
     write_atomic(page, f"{before.rstrip()}\n\n{BEGIN}\n\n{made}\n{END}\n{after.lstrip()}")
 
 
@@ -303,10 +303,11 @@ def main() -> None:
     )
     options = parser.parse_args()
     found = find(read_rows())
-    print("\n".join([*summary(found), "", *remarks(found)]))
+    made = chapter(found)
+    print(made)
     if options.write:
         write_atomic(FILE, written(found))
-        write_chapter(PAGE, found)
+        write_chapter(PAGE, made)
 
 
 if __name__ == "__main__":
