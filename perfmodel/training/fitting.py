@@ -44,8 +44,8 @@ def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) 
     """Return the single changes of a plan after which it fits, the fastest step first.
 
     Tried are, as far as the framework has them: sequence parallelism, more sharing out (zero), more recomputation, a
-    smaller micro batch, twice to eight times the tensor, pipeline and context parallel ranks on the same GPUs, 8-bit
-    moments of Adam, and the optimizer or what forward keeps on the host. Where none of these is enough, the fastest
+    smaller micro batch, twice to eight times the tensor, pipeline, context and expert parallel ranks on the same GPUs,
+    8-bit moments of Adam, and the optimizer or what forward keeps on the host. Where none of these is enough, the fastest
     plan that fits on the same GPUs, or on twice to 64 times as many.
 
     Parameters
@@ -85,7 +85,8 @@ def _same_gpus(config: ModelConfig, plan: TrainingPlan) -> Iterator[tuple[str, T
     yield from ((f"--recompute {how.value.replace('_', '-')}", _changed(plan, recompute=how)) for how in more)
     smaller = [size for size in divisors(plan.micro_batch) if size < plan.micro_batch]
     yield from ((f"--micro-batch {size}", _changed(plan, micro_batch=size)) for size in smaller[-1:])
-    for name in (name for name in ("tp", "pp", "cp") if name in framework.parallel):
+    axes = ("tp", "pp", "cp", *(("ep",) if config.experts else ()))
+    for name in (name for name in axes if name in framework.parallel):
         for factor in (2, 4, 8):
             size = getattr(plan, name) * factor
             yield f"--{name} {size}", _changed(plan, **{name: size})

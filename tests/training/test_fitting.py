@@ -49,6 +49,17 @@ def test_a_whole_plan_where_no_single_change_is_enough():
     assert training_memory(config, cluster.resized(16), change.plan).fits or "nic" in change.text
 
 
+def test_experts_are_shared_out_before_anything_slower():
+    config, cluster = named_model("qwen3-30b-a3b"), Cluster.of(H100, 16, nic="400Gb/s")
+    plan = TrainingPlan(batch=128, seq=4096, framework="megatron-te")
+    first, *_ = changes = changes_that_fit(config, cluster, plan)
+    assert first.text == "--ep 8"
+    assert first.plan == plan.changed(ep=8)
+    assert "--ep 2" not in [change.text for change in changes]  # half of the experts do not fit
+    dense = changes_that_fit(named_model("llama-3.1-70b"), Cluster.of(H100, 64, nic="400Gb/s"), plan)
+    assert not any("--ep" in change.text for change in dense)
+
+
 def test_nothing_fits_a_small_machine():
     config, cluster = named_model("gpt-1t"), Cluster.of(hardware("t4"), 1, nic="10Gb/s")
     assert changes_that_fit(config, cluster, TrainingPlan(batch=1, seq=2048, framework="megatron-te")) == ()
