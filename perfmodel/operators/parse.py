@@ -328,6 +328,13 @@ def _operator_name(word: str, after: str = "") -> str:
             place=after,
             remedy=f"Write {' '.join(f'{key}=VALUE' for key in keys)}, without spaces around '='.",
         )
+    first, _, others = word.partition(" ")
+    if others and spelled(first) in operator_names():
+        raise UsageError(
+            f"{word!r} is one word, with spaces in it.",
+            place=spelled(first),
+            remedy=f"Write operator and dimensions without quotes around all of them: {word}.",
+        )
     raise unknown_name("operator", word, operator_names())
 
 

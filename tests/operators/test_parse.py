@@ -122,6 +122,13 @@ def test_wrong_words_are_named(words: str, part: str) -> None:
         parse_operators(words.split())
 
 
+def test_words_in_quotes_are_told_to_be_words_of_their_own() -> None:
+    with pytest.raises(UsageError, match=r"one word, with spaces in it\. Write .* of them: gemm m=1 n=1 k=1\.$"):
+        parse_operators(["gemm m=1 n=1 k=1"])
+    with pytest.raises(UsageError, match="unknown operator 'gem m=1'"):
+        parse_operators(["gem m=1"])
+
+
 def test_an_existing_file_is_no_misspelt_operator(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sizes.csv").write_text("m,n,k\n1,1,1\n")
