@@ -87,6 +87,7 @@ class Engine:
     latent_kernels : kernels that latent attention adds to a layer of a step without prompts.
     triton_blocks : whose products with scales of blocks run in Triton's kernels, see `perfmodel.serving.triton_blocks`:
         "experts", "all", or "" for none.
+    looped : each expert of a layer is asked for its tokens, and those that have some are computed, one after another.
     untuned : machines for whose experts these kernels have no tiles of their own, by the first word of their names,
         with commas.
     expanded_until : first release that keeps latent keys; those before, for which ``expands`` is set, keep the keys and
@@ -164,6 +165,7 @@ class Engine:
     latent_kernels: int = 3
     triton_blocks: str = ""
     untuned: str = ""
+    looped: bool = False
     expanded_until: str = ""
     expands: bool = False
     early_until: str = ""
@@ -261,7 +263,7 @@ QUANTITIES = {
 }
 _PLAIN = {item.name: item for item in fields(Engine)}
 #: keys that releases before ``early_until`` may have others of
-_EARLY = {"latent_kernels": int, "triton_blocks": str, "untuned": str}
+_EARLY = {"latent_kernels": int, "triton_blocks": str, "untuned": str, "looped": bool}
 #: keys that are tables, and the types of their keys where these are fixed
 _TABLES: Mapping[str, Mapping[str, type]] = {
     **{key: {} for key in ("attention", "hot", "experts_start_s", "format_kernels", "sources", "errors")},

@@ -38,6 +38,12 @@ LAYER_EMBEDDING_KERNELS = 4.0
 #: attention (vLLM's ``WhisperCrossAttention``)
 CROSS_KERNELS = 4.0
 
+#: kernels that look for the tokens of each expert where they are computed one after another: which are above zero,
+#: their number, their places and its copy to the host; and of an expert that has some: gathered rows, three products,
+#: the activation and the product with it, the weights of the router, the product with them, and the sum
+#: (huggingface/transformers, ``Qwen3MoeSparseMoeBlock`` and others before 4.53)
+LOOK_KERNELS, LOOPED_KERNELS = 4.0, 9.0
+
 
 @dataclass(frozen=True)
 class KernelCounts:
@@ -75,7 +81,12 @@ class KernelCounts:
         if shard.state:
             attention += linear * shard.state.more_kernels
         experts = (5 + 2 * shard.has_latent_experts) * (1.0 - bare) * (shard.moe_layers > 0)
-        return own + exchanges + experts + attention
+        return own + exchanges + experts + attention + self.looped * shard.moe_layers / shard.layers
+
+    @property
+    def looped(self) -> float:
+        """Kernels of the experts of a token where each is looked at, and computed, one after another."""
+        return self.engine.looped * (LOOK_KERNELS * self.shard.experts + LOOPED_KERNELS * self.shard.top_k)
 
     @property
     def latent(self) -> float:

@@ -121,3 +121,16 @@ def test_published_runs_of_first_releases_are_nearer() -> None:
         ratios[row.quantity].append(row.measured / row.predicted)
     assert 0.9 < np.median(ratios["tpot_s"]) < 1.6
     assert 0.5 < np.median(ratios["output_tokens_per_s"]) < 1.5
+
+
+def test_transformers_asked_each_expert_before_it_skipped_those_without_tokens() -> None:
+    """48 layers x (4 x 128 + 9 x 8) kernels of 20 us; Qwen3-30B-A3B took 537 ms a token on an H20 (4.51.3)."""
+    before, since = (
+        pm.Deployment("qwen3-30b-a3b", "h20-96gb", engine="hf-eager", engine_version=release)
+        for release in ("4.51.3", "4.53.0")
+    )
+    more = 48 * (4 * 128 + 9 * 8)
+    assert before.host.kernels - since.host.kernels == pytest.approx(more)
+    time = float(before.step(1, 6144).time_s)
+    assert time - float(since.step(1, 6144).time_s) == pytest.approx(more * 20e-6, rel=0.02)
+    assert time == pytest.approx(0.537, rel=0.2)
