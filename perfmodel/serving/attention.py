@@ -133,14 +133,14 @@ class LayerAttention:
 
     def _attention(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         library = self.engine.attention_on(self.hardware.matrix_instruction)
-        if shard.kv_lora and np.all(sizes["seq_q"] == 1):
+        if shard.kv_lora and not shard.expanded and np.all(sizes["seq_q"] == 1):
             time, deviation = self._latent(**sizes)
             return time, deviation.whole
         op = Attention(
-            heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
-            value_dim=0 if shard.value_dim == shard.head_dim else shard.value_dim, causal=shard.causal,
-            window=reach.window,
-            dtype=self.dtype, kv_dtype=self.kv, **sizes,
+            heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads,
+            head_dim=shard.expanded or shard.head_dim,
+            value_dim=0 if shard.expanded or shard.value_dim == shard.head_dim else shard.value_dim,
+            causal=shard.causal, window=reach.window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, library)
         if not shard.index_heads or shard.block_indexer:

@@ -192,7 +192,7 @@ class Deployment:
     @cached_property
     def part(self) -> Shard:
         """One GPU's part of the model."""
-        return shard(replace(self.config, linear_state_dtype=self.state_dtype), self.parallel)
+        return shard(replace(self.config, linear_state_dtype=self.state_dtype), self.parallel, self.profile.expands)
 
     @property
     def state_dtype(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.investment import fields as checked
 from perfmodel.operators.routing import Dispatcher
+from perfmodel.serving.versions import is_before, numbers
 from perfmodel.workloads.state_layer import DTYPES, USUAL_DTYPE
 
 #: profile of an engine that nobody measured
@@ -84,6 +84,15 @@ class Engine:
     kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
         that of fused kernels.
     format_kernels : format of the weights -> kernels of a layer beside ``kernels``, which quantise and widen.
+    latent_kernels : kernels that latent attention adds to a layer of a step without prompts.
+    triton_blocks : whose products with scales of blocks run in Triton's kernels, see `perfmodel.serving.triton_blocks`:
+        "experts", "all", or "" for none.
+    looped : each expert of a layer is asked for its tokens, and those that have some are computed, one after another.
+    untuned : machines for whose experts these kernels have no tiles of their own, by the first word of their names,
+        with commas.
+    expanded_until : first release that keeps latent keys; those before, for which ``expands`` is set, keep the keys and
+        values of all heads, padded.
+    early_until, early : first release that the keys in ``early`` no longer describe, and these keys; "" for none.
     dense_prompts : prompts with no more keys than an indexer leaves attend to all of them; False chooses among them.
     scheduler : "chunked" (prompts in chunks beside decode), "chunked_recompute" (the same; a share of the cache stays
         free on admission, and preempted sequences are computed anew), "prefill_first", "new_token_ratio" (the same,
@@ -153,6 +162,14 @@ class Engine:
     kernels: int = 9
     passes: float = 1.0
     format_kernels: Mapping[str, int] = field(default_factory=dict)
+    latent_kernels: int = 3
+    triton_blocks: str = ""
+    untuned: str = ""
+    looped: bool = False
+    expanded_until: str = ""
+    expands: bool = False
+    early_until: str = ""
+    early: Mapping[str, int | str] = field(default_factory=dict)
     dense_prompts: bool = True
     scheduler: str = "chunked"
     chunked_above: int = 0
@@ -202,6 +219,13 @@ class Engine:
         """Standard deviation of ln(measured / predicted) of `eager_launch_s` beyond `deviation`; 0 if measured."""
         return 0.0 if self.launch_s else LAUNCH_DEVIATION
 
+    def of_release(self, version: str) -> Engine:
+        """Return the profile as it describes one release; "" is one of the newest that it describes."""
+        others: dict[str, Any] = dict(self.early) if is_before(version, self.early_until) else {}
+        if is_before(version, self.expanded_until):
+            others["expands"] = True
+        return replace(self, **others) if others else self
+
     def for_contexts(self, hardware: Hardware, positions: int, *, plain: bool) -> Engine:
         """Return the profile as it reads prompts of a model of so many positions.
 
@@ -238,10 +262,19 @@ QUANTITIES = {
     "workspace": ("workspace_bytes", "B"),
 }
 _PLAIN = {item.name: item for item in fields(Engine)}
+#: keys that releases before ``early_until`` may have others of
+_EARLY = {"latent_kernels": int, "triton_blocks": str, "untuned": str, "looped": bool}
+#: keys that are tables, and the types of their keys where these are fixed
+_TABLES: Mapping[str, Mapping[str, type]] = {
+    **{key: {} for key in ("attention", "hot", "experts_start_s", "format_kernels", "sources", "errors")},
+    "smaller": _SMALLER,
+    "early": _EARLY,
+}
 SCHEDULERS = ("chunked", "chunked_recompute", "prefill_first", "new_token_ratio", "static")
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "scheduler": SCHEDULERS,
     "state_dtype": DTYPES,
+    "triton_blocks": ("", "experts", "all"),
     **dict.fromkeys(("dispatcher", "wide_dispatcher"), tuple(Dispatcher)),
 }
 
@@ -270,21 +303,23 @@ def read_engine(path: str | os.PathLike[str]) -> Engine:
     return Engine(**values)
 
 
-def _check_smaller(table: Mapping[str, Any], place: str) -> None:
-    checked.check_keys(table, _SMALLER, place)
+def _check_table(table: Mapping[str, Any], types: Mapping[str, type], place: str) -> None:
+    checked.check_keys(table, types, place)
     for key, value in table.items():
-        if type(value) is not _SMALLER[key] or (isinstance(value, int) and value < 1):
-            raise InputFileError(f"{value!r} is no {_SMALLER[key].__name__} above 0.", place=f"{place}.{key}")
+        if type(value) is not types[key] or (isinstance(value, int) and value < 1):
+            raise InputFileError(f"{value!r} is no {types[key].__name__} above 0.", place=f"{place}.{key}")
+        if (known := _ALLOWED.get(key)) and value not in known:
+            raise unknown_name(key, str(value), known, place=place, kind=InputFileError)
 
 
 def _checked(key: str, value: Any, place: str) -> Any:
     """Return a value of the type that the attribute has."""
     default = _PLAIN[key].default
     if isinstance(value, dict):
-        if key not in ("attention", "hot", "experts_start_s", "format_kernels", "smaller", "sources", "errors"):
+        if key not in _TABLES:
             raise InputFileError("is a table.", place=place, remedy="Write one value.")
-        if key == "smaller":
-            _check_smaller(value, place)
+        if types := _TABLES[key]:
+            _check_table(value, types, place)
         return MappingProxyType(dict(value))
     if (known := _ALLOWED.get(key)) and value not in known:
         raise unknown_name(key, str(value), known, place=place, kind=InputFileError)
@@ -335,34 +370,19 @@ def find_engine(name: str, version: str = "") -> Engine:
     if lower not in _shipped():
         raise unknown_name("engine", name, engine_names(), place="engine")
     profile = _read_shipped(lower)
-    if version and not _numbers(version):
+    if version and not numbers(version):
         raise UsageError(f"{version!r} is no version.", place="engine_version", remedy="Write 0.6.3 or b6213, say.")
-    if not version or _describes(profile, version):
+    if not version:
         return profile
-    others = (_read_shipped(other) for other in _shipped())
-    return next((other for other in others if other.family == profile.family and _describes(other, version)), profile)
-
-
-def is_before(version: str, other: str) -> bool:
-    """Return whether a version is older than another one; one without a number is not.
-
-    >>> is_before("0.6.3.post1", "0.8"), is_before("0.10", "0.8"), is_before("", "0.8")
-    (True, False, False)
-    """
-    given = _numbers(version)
-    return bool(given) and given < _numbers(other)
+    known = (profile, *(_read_shipped(other) for other in _shipped()))
+    described = (one for one in known if one.family == profile.family and _describes(one, version))
+    return next(described, profile).of_release(version)
 
 
 def _describes(profile: Engine, version: str) -> bool:
-    given = _numbers(version)
+    given = numbers(version)
     if not given:
         return not profile.until
-    return (not profile.since or given >= _numbers(profile.since)) and (
-        not profile.until or given < _numbers(profile.until)
+    return (not profile.since or given >= numbers(profile.since)) and (
+        not profile.until or given < numbers(profile.until)
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version or a build: "1.2.0rc6" -> (1, 2, 0), "b6213" -> (6213,)."""
-    match = re.match(r"[vb]?(\d+(?:\.\d+)*)", version.strip())
-    return tuple(int(part) for part in match[1].split(".")) if match else ()

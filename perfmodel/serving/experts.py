@@ -40,10 +40,13 @@ def experts_time(
     widened: bool = False,
     vectors: int = 0,
     vector_rate: float = np.inf,
+    fewest_rows: int = FEWEST_ROWS,
+    walk_s: float = 0.0,
 ) -> Array:
     """Return the time of the experts of one layer on one GPU [s].
 
-    t = start + (W^3 + C^3)^(1/3) + glue: W reads the touched experts, C computes their rows, padded to tiles.
+    t = start + max((W^3 + C^3)^(1/3), walk) + glue: W reads the touched experts, C computes their rows, padded to
+    tiles.
 
     Parameters
     ----------
@@ -52,20 +55,22 @@ def experts_time(
     start_s : of the kernels [s].
     rate, peak : datasheet bandwidth [B/s], and the rate of large products [FLOP/s].
     widened : weights are widened to 16 bits in registers.
+    fewest_rows : rows of the smallest tiles.
+    walk_s : least time of the tiles, which walk along all columns of both products [s].
     vectors, vector_rate : tokens up to which matrix-vector kernels multiply, which pad nothing; their rate [FLOP/s].
     """
     gathered = tokens * (parallel.dp if parallel.ep > 1 else 1)
     visited = np.asarray(expected_touched(gathered, float(shard.experts), shard.top_k)) / parallel.ep
     rows = gathered * shard.top_k / parallel.ep
     each = rows / np.maximum(visited, 1e-9)
-    padded = visited * _padded(each, WIDENED_ROWS if widened else FEWEST_ROWS)
+    padded = visited * _padded(each, WIDENED_ROWS if widened else fewest_rows)
     gates = 2.0 if shard.gated else 1.0
     matrix = (1.0 + gates) * shard.expert_hidden * shard.expert_ffn
     sustained = BANDWIDTH_SHARE * rate
     rate_share = (FEW_EXPERTS / np.maximum(shard.experts, FEW_EXPERTS)) ** SKEW * (WIDENED_SHARE if widened else 1.0)
     reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / (peak * rate_share)
     glue = (4.0 * rows * shard.expert_hidden + (1.0 + gates) * rows * shard.expert_ffn) * 2.0 / sustained
-    tiled = np.cbrt(reads**3 + products**3)
+    tiled = np.maximum(walk_s, np.cbrt(reads**3 + products**3))
     return np.asarray(start_s + np.where(tokens <= vectors, reads + 2.0 * matrix * rows / vector_rate, tiled) + glue)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,15 @@ from perfmodel.serving.attention import LayerAttention
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
+from perfmodel.serving.kernel_counts import KernelCounts
 from perfmodel.serving.layer_exchanges import LayerExchanges
 from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_format
 from perfmodel.serving.products import Products
 from perfmodel.serving.shard import Shard
 from perfmodel.serving.stage_sends import add_sends
-from perfmodel.serving.streams import ALTUP_KERNELS, LAUREL_KERNELS, laurel, predicted_streams
+from perfmodel.serving.streams import laurel, predicted_streams
+from perfmodel.serving.triton_blocks import ROWS, walk_s
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer
 
 #: the largest logit is the token; and the ways to draw one
@@ -31,35 +34,8 @@ LARGE = 8192.0
 #: part of the start of a layer of experts, as tables of kernels have it, that a graph of a whole step hides [s]: such
 #: starts are 36 to 46 us in the tables, and 25 us in engines
 HIDDEN_START_S = 20e-6
-#: kernels of a layer with latent attention in a step with prompts over those in decode: nothing is absorbed, so that
-#: keys and values are expanded, joined and quantised by kernels of their own; time to the first token of DeepSeek by
-#: concurrency, half of the runs, on a grid of 1 to 6
-LATENT_PROMPT_KERNELS = 5.0
-#: kernels of an indexer: two products, the norm and rotation of keys and queries with their conversion to 8 bits, the
-#: write of the key, the scores and the choice among them (SGLang's and vLLM's ``Indexer``)
-INDEX_KERNELS = 6.0
-#: kernels of attention to one vector a token: a second product of queries, their norm with its own, the rotation of the
-#: output, and a second product of the output (vLLM's ``DeepseekV4Attention``)
-SHARED_KERNELS = 4.0
-#: kernels of what compresses tokens: the product of keys and gates, and their sum with the cache's write
-COMPRESSOR_KERNELS = 2.0
-#: kernels of two hyper-connections beyond the additions with norms that they replace: of each a product, and the
-#: spreading of the block's output over the streams; the sum of the streams is one with the norm (vLLM's mhc kernels)
-MIXING_KERNELS = 4.0
 #: passes over keys and gates in fp32 that compression makes of a token: written, and read for the sum
 COMPRESSOR_PASSES = 2.0
-#: kernels of an MLP with its norm, which a layer without one lacks: addition with norm, two products, activation
-MLP_KERNELS = 4.0
-#: kernels that a state beside attention adds to a layer: two products, the convolution, the states, their gate with its
-#: norm, and the addition of what both give. Falcon-H1's products by fixed numbers are not counted: some engines fuse
-#: them (SGLang's ``FalconH1HybridAttentionDecoderLayer`` does not)
-JOINT_KERNELS = 6.0
-#: kernels of a layer's own embedding: a product with its activation and the embedding multiplied in, a second product,
-#: and the addition with a norm (vLLM's ``Gemma4DecoderLayer``)
-LAYER_EMBEDDING_KERNELS = 4.0
-#: kernels of attention to an encoder's tokens in a layer: a norm with its addition, a product before and one after, and
-#: attention (vLLM's ``WhisperCrossAttention``)
-CROSS_KERNELS = 4.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +86,8 @@ class Kernels:
                 self._mlp(cost, tokens, shard.shared_ffn, shard.moe_layers)
             self._experts(cost, tokens)
         self._small_kernels(cost, tokens)
+        if apart := self.counts.unfused * shard.attending_layers:  # of the rotary part of queries, or less
+            self.stream(cost, "kernels", tokens * shard.heads * shard.rope_dim, 1, "copy", apart)
         self.exchanges.add(cost, tokens)
         add_sends(cost, shard, self.parallel, self.hardware, tokens)
         gaps = shard.layers * self.kernels_per_layer * self.engine.gap_s
@@ -117,36 +95,19 @@ class Kernels:
         return cost
 
     @property
+    def counts(self) -> KernelCounts:
+        """How many kernels a layer launches."""
+        return KernelCounts(self.shard, self.engine, self.weights.name, self.parallel.tp > 1)
+
+    @property
     def kernels_per_layer(self) -> float:
-        """Kernels of one layer: the engine's, exchanges, and those of experts and of latent attention."""
-        shard = self.shard
-        linear, bare = shard.linear_layers / shard.layers, shard.bare_layers / shard.layers
-        attends, joint = shard.attending_layers / shard.layers, shard.joint_layers / shard.layers
-        exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
-        exchanges += (shard.cross_tokens > 0) * (self.parallel.tp > 1)
-        own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
-        attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
-        attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * shard.mixes_streams
-        attention += ALTUP_KERNELS * shard.altup + LAUREL_KERNELS * (shard.laurel_rank > 0)
-        attention += shard.sparse_layers / shard.layers + CROSS_KERNELS * (shard.cross_tokens > 0)
-        attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
-        attention += joint * (JOINT_KERNELS + len(shard.block_matrices) + (shard.shared_blocks > 0))
-        attention += LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
-        attention += INDEX_KERNELS * shard.index_layers / shard.layers
-        if shard.state:
-            attention += linear * shard.state.more_kernels
-        experts = (5 + 2 * shard.has_latent_experts) * (1.0 - bare) * (shard.moe_layers > 0)
-        return own + exchanges + experts + attention
+        """Kernels of one layer in a step without prompts."""
+        return self.counts.per_layer
 
     @property
     def prompt_kernels_per_layer(self) -> float:
         """Kernels of one layer in a step with prompts."""
-        shard, found = self.shard, self.kernels_per_layer
-        if shard.kv_lora:
-            found += found * (LATENT_PROMPT_KERNELS - 1.0) * shard.attending_layers / shard.layers
-        if shard.state:
-            found += shard.state.more_prompt_kernels * shard.linear_layers / shard.layers
-        return found
+        return self.counts.per_prompt_layer
 
     @property
     def beside(self) -> Format:
@@ -186,7 +147,7 @@ class Kernels:
                 self._output_products(cost, tokens, part, count)
             return
         nope = shard.head_dim - shard.rope_dim
-        self.product(cost, "weights", tokens, shard.kept_width + shard.q_lora, shard.hidden, layers)
+        self.product(cost, "weights", tokens, shard.made_width + shard.q_lora, shard.hidden, layers)
         width = shard.heads * shard.head_dim
         self.product(cost, "weights", tokens, width, shard.q_lora or shard.hidden, layers)
         if shard.kv_lora:
@@ -299,8 +260,8 @@ class Kernels:
         gates = 2 if shard.gated else 1
         # a token is quantised once for all experts that it visits
         hidden, ffn = shard.expert_hidden, shard.expert_ffn
-        up, _ = self.products.time(size, gates * ffn, hidden, self.weights, quantises=False)
-        down, _ = self.products.time(size, hidden, ffn, self.weights, quantises=False)
+        up, _ = self.products.time(size, gates * ffn, hidden, self.weights, quantises=False, experts=True)
+        down, _ = self.products.time(size, hidden, ffn, self.weights, quantises=False, experts=True)
         flop = 2.0 * LARGE * (gates + 1) * ffn * hidden
         peak = float((flop / (up + down) / self.products.loaded(size)).item())
         widened = (
@@ -309,9 +270,18 @@ class Kernels:
         start = self.engine.experts_start_on(hardware.matrix_instruction)
         time = experts_time(
             shard, self.parallel, tokens, self.weights.bytes, rate, peak, start, widened=widened,
-            vectors=self.engine.vectors, vector_rate=self.products.vector_rate(),
+            vectors=self.engine.vectors, vector_rate=self.products.vector_rate(), **self._tiles,
         )  # fmt: skip
         return time, np.full(time.shape, DEVIATION)
+
+    @property
+    def _tiles(self) -> dict[str, Any]:
+        """Tiles of experts whose products with scales of blocks are Triton's."""
+        if not self.products.by_triton(self.weights, experts=True):
+            return {}
+        shard, untuned = self.shard, self.hardware.name.split("-")[0] in self.engine.untuned.split(",")
+        walk = walk_s(shard.expert_hidden) + walk_s(shard.expert_ffn)
+        return {"fewest_rows": int(ROWS), "walk_s": walk} if untuned else {"walk_s": walk}
 
     def stream(self, cost: Cost, term: str, numel: Array, inputs: int, kind: str, layers: float) -> None:
         """Add one kernel that streams its tensors."""

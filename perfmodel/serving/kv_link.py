@@ -62,7 +62,7 @@ def kv_link(deployment: Deployment, given_bytes_per_s: float | None = None) -> K
     if not rate:
         basis = f"one network card of 400 Gb/s, assumed: {deployment.hardware.name} states no network; --nic gives it"
         return KvLink(ASSUMED_BYTES_PER_S, fabric.alpha_s, basis)
-    cards = deployment.pp * (1 if deployment.part.is_latent else deployment.tp)
+    cards = deployment.pp * (1 if deployment.part.keeps_alike else deployment.tp)
     reached = reached_rate(rate, fabric.nic_efficiency, fabric.oversubscription)
     basis = (
         f"{format_count(cards, 'GPU')} with a network of {network_text(rate)} each, of which large messages reach "

@@ -29,7 +29,8 @@ import msgspec
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.serving.engine import GENERIC, Engine, is_before
+from perfmodel.serving.engine import GENERIC, Engine
+from perfmodel.serving.versions import is_before
 from perfmodel.shipped import read_shipped
 
 #: keys of the kinds of deployments

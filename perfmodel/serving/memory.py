@@ -216,7 +216,7 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     keys = max(stages, key=lambda stage: kv_token_bytes(stage, kv))
     grows = keys.window > 0 and not keys.compressed_layers
     windowed = kept_in_windows(keys) / all_kept_width(keys) if grows else 0.0
-    copies = (1 if part.is_latent else parallel.tp) * parallel.pp
+    copies = (1 if part.keeps_alike else parallel.tp) * parallel.pp
     return Held(
         max(weights_bytes(config, stage, parallel, weights) for stage in stages),
         kv_token_bytes(keys, kv),
@@ -363,7 +363,7 @@ def _attention_parameters(part: Shard) -> float:
             for one, layers in part.attentions
         )
     nope = part.head_dim - part.rope_dim
-    each = part.hidden * (part.kept_width + part.q_lora)
+    each = part.hidden * (part.made_width + part.q_lora)
     each += (part.q_lora or part.hidden) * part.heads * part.head_dim
     each += part.kv_lora * part.heads * (nope + part.value_dim)
     each += sum(count * n * k for count, n, k in part.output_matrices)

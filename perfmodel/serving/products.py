@@ -12,6 +12,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.serving.cost import Array, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.precision import Format
+from perfmodel.serving.triton_blocks import triton_time
 
 #: tokens at which half of the slow-down by sustained load has occurred
 HOT_TOKENS = 256.0
@@ -44,7 +45,15 @@ class Products:
         return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
 
     def time(
-        self, m: Array, n: int, k: int, weights: Format | None, *, quantises: bool = True, batch: int = 1
+        self,
+        m: Array,
+        n: int,
+        k: int,
+        weights: Format | None,
+        *,
+        quantises: bool = True,
+        batch: int = 1,
+        experts: bool = False,
     ) -> tuple[Array, Deviation]:
         """Return the time of a product of m rows of k with a matrix of n columns [s], and its deviation.
 
@@ -53,17 +62,25 @@ class Products:
         weights : their format; None is 16 bits.
         quantises : whether a kernel of its own quantises the activations of formats for which the engine has one.
         batch : products beside each other.
+        experts : whether it stands for those of experts.
         """
         if weights and weights.name in self.engine.widens.split(","):
             time, deviation = self._widened(m, n, k, weights)
         else:
             time, deviation = self._tiled(m, n, k, weights, quantises, batch)
+        if weights and self.by_triton(weights, experts=experts):
+            time = triton_time(time, np.maximum(1.0, np.round(m)), n, k, self.hardware, experts=experts)
         is_few = m <= self.engine.vectors
         if weights is None or not weights.weight_only or not np.any(is_few):
             return time, deviation
         few, of_few = self._streamed(m, n, k, weights, batch)
         parts = (np.where(is_few, *pair) for pair in zip(of_few, deviation, strict=True))
         return np.where(is_few, few, time), Deviation(*parts)
+
+    def by_triton(self, weights: Format, *, experts: bool) -> bool:
+        """Return whether Triton's kernels multiply a format, see `perfmodel.serving.triton_blocks`."""
+        blocks = weights.scale.startswith("block")
+        return blocks and self.engine.triton_blocks in (("experts", "all") if experts else ("all",))
 
     def vector_rate(self) -> float:
         """Return the rate at which matrix-vector kernels compute [FLOP/s]."""

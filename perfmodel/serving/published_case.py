@@ -37,6 +37,9 @@ _ENGINES = {
 }
 #: how the tables name formats -> name of the format
 _FORMATS = {"fp4": "nvfp4", "": "bf16", "unknown": "bf16", "none": "bf16", "auto": "bf16"}
+#: what notes say of runs whose kernels the host launches one by one; on AMD's machines by engines' own Triton kernels;
+#: and with tiles of experts that nobody tuned for the machine
+NO_GRAPHS, NO_AITER, UNTUNED = "no CUDA graphs", "AITER off", "default MoE config"
 
 
 class SkipRun(Exception):  # noqa: N818 -- it is no error of the table
@@ -63,6 +66,8 @@ class Setup:
     max_model_len: int | None = None
     speculation: Speculation | None = None
     receive_steps: float = 1.0
+    graph: bool | None = field(default=None, repr=False)
+    triton: str = field(default="", repr=False)
     laboratory: str = field(default="", repr=False)  # half of the runs fit constants, by a hash of the setup's text
 
     @property
@@ -81,6 +86,10 @@ class Setup:
         if self.receive_steps != 1:
             known = profile or find_engine(self.engine, self.version)
             profile = replace(known, receive_steps=self.receive_steps)
+        if self.triton:
+            known = profile or find_engine(self.engine, self.version)
+            untuned = self.hardware.split("-")[0] if self.triton == "untuned" else ""
+            profile = replace(known, triton_blocks="all", untuned=untuned)
         try:
             config = find_model(self.model)
             deployed = Deployment(
@@ -89,7 +98,7 @@ class Setup:
                 engine_version=self.version,
                 weights=self.weights, kv=self.kv, max_num_seqs=self.max_num_seqs,
                 max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens, speculation=self.speculation,
-                laboratory=self.laboratory, release_known=bool(self.version),
+                laboratory=self.laboratory, release_known=bool(self.version), graph=self.graph,
             )  # fmt: skip
             deployed.memory()
         except PerfModelError as error:
@@ -176,6 +185,20 @@ def whole(run: Run, column: str, default: int = 1) -> int:
 def given(run: Run, column: str) -> int | None:
     """Return a cell as a whole number, None where it is blank or the table has no such column."""
     return run.whole(column) if run.text(column) else None
+
+
+def graphs(run: Run) -> bool | None:
+    """Return False where a run's notes say that decode ran in no CUDA graphs, and None where they do not."""
+    return False if NO_GRAPHS in run.text("notes") else None
+
+
+def triton(run: Run) -> str:
+    """Return whose products with scales of blocks a run's notes say to be Triton's, "untuned" with tiles of no machine.
+
+    "" where they do not.
+    """
+    notes = run.text("notes")
+    return "" if NO_AITER not in notes else "untuned" if UNTUNED in notes else "all"
 
 
 def model_of(name: str) -> ModelConfig:

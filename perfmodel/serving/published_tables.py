@@ -20,8 +20,10 @@ from perfmodel.serving.published_case import (
     engine_of,
     format_of,
     given,
+    graphs,
     model_of,
     positive,
+    triton,
     whole,
 )
 from perfmodel.serving.releases import release_of
@@ -240,4 +242,5 @@ def _with_server(reader: Callable[[Run], Case], run: Run) -> Case:
     return replace(case, setup=replace(
         case.setup, laboratory=run.text("source"), max_num_seqs=given(run, "max_num_seqs"),
         max_batched_tokens=given(run, "max_num_batched_tokens"), max_model_len=given(run, "max_model_len"),
+        graph=graphs(run), triton=triton(run),
     ))  # fmt: skip

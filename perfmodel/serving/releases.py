@@ -2,8 +2,8 @@
 
 Profiles describe an engine by release, but runs are often told by the month in which they were made. A release is known
 from such a date where all releases that may be meant have one profile, and are as sure: none of them is on the other
-side of a `since`, `until`, `latent_since` or `measured_since` of a profile of the engine. The days on which releases
-came out stand in ``engine_specs/serving/defaults/releases.toml``.
+side of a `since`, `until`, `latent_since` or another key of `_EDGES` of a profile of the engine. The days on which
+releases came out stand in ``engine_specs/serving/defaults/releases.toml``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import msgspec
 
 from perfmodel.errors import UsageError
 from perfmodel.files import DOCUMENT_SUFFIXES
-from perfmodel.serving.engine import Engine, engine_names, find_engine, is_before
+from perfmodel.serving.engine import Engine, engine_names, find_engine
 from perfmodel.serving.release_text import Days, Told, read_release
+from perfmodel.serving.versions import is_before
 from perfmodel.shipped import read_shipped
 
 #: the profiles' keys at which something changes
-_EDGES = ("since", "until", "latent_since", "measured_since")
+_EDGES = ("since", "until", "latent_since", "measured_since", "early_until", "expanded_until")
 
 
 class Releases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -48,6 +48,7 @@ class Shard:
     keys_are_values : no matrix computes values, keys are values, too.
     head_gate : a gate of one number a head multiplies what attention gives.
     kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
+    expanded : numbers of each head's key, and of its value, that are kept in place of the latent key; 0: none.
     expert_groups, token_groups : groups of experts, and from how many a token's come.
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
     index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
@@ -92,6 +93,7 @@ class Shard:
     q_lora: int = 0
     rope_dim: int = 0
     value_dim: int = 0
+    expanded: int = 0
     expert_groups: int = 1
     token_groups: int = 1
     index_layers: float = 0.0
@@ -221,12 +223,22 @@ class Shard:
     @property
     def kept_width(self) -> int:
         """Width of what a layer keeps of a token: keys and values, or the latent key that all heads share."""
+        return 2 * self.heads * self.expanded if self.expanded else self.made_width
+
+    @property
+    def made_width(self) -> int:
+        """Width of what a layer's first matrix makes of a token beside queries: keys and values, or a latent key."""
         return self.kv_lora + self.rope_dim if self.kv_lora else self.keys_width
 
     @property
     def is_latent(self) -> bool:
         """Whether each GPU computes and keeps all that a layer has of a token: one vector for all heads."""
         return self.kv_lora > 0 or self.shared_vector
+
+    @property
+    def keeps_alike(self) -> bool:
+        """Whether all GPUs keep the same of a token."""
+        return self.is_latent and not self.expanded
 
     @property
     def output_matrices(self) -> tuple[tuple[int, int, int], ...]:
@@ -252,14 +264,17 @@ class Shard:
 
 
 #: what the model counts of its layers, which stages share out
+#: numbers to which queries, keys and values of a head are padded where latent keys are expanded before they are kept:
+#: a size that kernels of grouped heads have (vllm/model_executor/models/deepseek_v2.py before 0.7.1, SGLang's as well)
+EXPANDED_HEAD = 256
 _LAYERS = (
     "layers", "moe_layers", "bare_layers", "window_layers", "linear_layers", "joint_layers", "index_layers",
     "pool_layers", "sparse_layers", "kv_shared_layers", "kv_shared_window_layers",
 )  # fmt: skip
 
 
-def shard(config: ModelConfig, parallel: Parallel) -> Shard:
-    """Return one GPU's part.
+def shard(config: ModelConfig, parallel: Parallel, expands: bool = False) -> Shard:
+    """Return one GPU's part; ``expands`` is whether keys and values of all heads are kept in place of latent keys.
 
     Raises
     ------
@@ -288,6 +303,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         q_lora=config.q_lora,
         rope_dim=config.rope_head_dim,
         value_dim=config.value_dim,
+        expanded=EXPANDED_HEAD if expands and config.kv_lora else 0,
         expert_groups=config.router.groups,
         token_groups=config.router.chosen,
         index_heads=max(1, config.index_heads // tp) if config.block_indexer else config.index_heads,

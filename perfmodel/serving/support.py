@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perfmodel.prediction.latency.machine import NVIDIA
 from perfmodel.serving.deployment import Deployment
-from perfmodel.serving.engine import is_before
 from perfmodel.serving.precision import SIXTEEN, weight_format
+from perfmodel.serving.versions import is_before
 
 #: first compute capability with kernels that widen weights of 8 or 4 floating-point bits to 16, on NVIDIA's machines
 #: alone: Marlin in vLLM (docs.vllm.ai, "FP8 W8A8": 7.5 and later as weight-only W8A16; "Supported Hardware" of releases

@@ -129,8 +129,8 @@ def test_a_month_is_a_release_only_where_its_days_have_one_profile(engine: str) 
 
 
 def test_a_state_of_the_source_may_have_what_the_next_release_has() -> None:
-    """A release of February 2025 is 0.7, but main of its end may be what became 0.8, which has another profile."""
-    assert release_of("2025-02-25", "vllm") == "0.7"
+    """A release of February 2025 is 0.7.1, but main of its end may be what became 0.8, which has another profile."""
+    assert release_of("2025-02-25", "vllm") == "0.7.1"
     assert release_of("main of 2025-02-25", "vllm") == ""
     assert release_of("main of 2025-01-05", "vllm") == "0.6"
 
@@ -157,7 +157,7 @@ def test_a_deployment_takes_a_date() -> None:
     assert (by_date.engine_version, by_date.profile.name) == ("0.3", "vllm-0.5")
     assert by_date.profile == by_number.profile
     assert by_date.elsewhere == by_number.elsewhere
-    with pytest.raises(UsageError, match=r"'March 2025' may be 0\.7 to 0\.8, which differ from 0\.8 on\."):
+    with pytest.raises(UsageError, match=r"'March 2025' may be 0\.7\.1 to 0\.8, which differ from 0\.8 on\."):
         pm.Deployment("llama-3.1-8b", "h100", engine_version="March 2025")
 
 
