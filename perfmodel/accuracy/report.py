@@ -95,7 +95,6 @@ def _(
     by: Sequence[str] = ALWAYS,
     worst: int = 0,
     context: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
 ) -> Report:
     """Return the accuracy by group, the rows that were left out, and the worst rows.
 
@@ -105,7 +104,6 @@ def _(
     by : grouping keys.
     worst : number of worst rows to list.
     context : facts for JSON.
-    notes : further sentences for people.
 
     Raises
     ------
@@ -129,7 +127,7 @@ def _(
         (*labels, *extra, *FIGURES),
         accuracy.by(by),
         {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), **facts},
-        notes=(*doubts, _LEGEND, *composed, *left_out, *notes),
+        notes=(*doubts, _LEGEND, *composed, *left_out, *accuracy.notes),
         title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
         more={"worst": _worst_rows(accuracy, worst)} if worst else {},
     )

@@ -13,8 +13,6 @@ from typing import Any, cast
 
 from perfmodel.errors import InputFileError
 
-#: modules that judge tables of published runs: each has ``recognises(columns)`` and ``judge(table, find)``
-ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
 _PROFILES = {
     "torch trace": "a trace of a profiler",
     "nsys sqlite": "an SQLite database, as nsys exports it",
@@ -59,6 +57,7 @@ def held_in(path: str) -> str:
 
 def _held_in_text(path: str, head: bytes) -> str:
     """Return what a text holds that no profiler of a format of its own wrote."""
+    from perfmodel.api.judging import ROOMS
     from perfmodel.formats.table import holds_profile
     from perfmodel.records.output_file import header
 

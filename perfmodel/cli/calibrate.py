@@ -255,7 +255,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
 
     from perfmodel.accuracy.calibration import FASTER
     from perfmodel.accuracy.own_rows import FEWEST_ROWS, calibrate_calls
-    from perfmodel.cli._recorded import recorded_machine
+    from perfmodel.api.recorded import recorded_machine
     from perfmodel.core.report import report
     from perfmodel.core.units import format_count
     from perfmodel.hardware_catalog import hardware, same_machine

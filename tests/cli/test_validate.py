@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.accuracy.validate import judge
-from perfmodel.cli import _judging
+from perfmodel.api import judging
 from perfmodel.hardware_catalog import hardware
 from perfmodel.kernels import registry
 from perfmodel.operators.elementwise import Elementwise
@@ -202,14 +202,14 @@ def test_ctrl_c_keeps_the_tables_that_were_judged(perfmodel, table, tmp_path, mo
     more = [tmp_path / f"{name}.csv" for name in "abc"]
     for path in more:
         path.write_text(HEADER + NORM.format(""))
-    whole = _judging._judge_file
+    whole = judging._judge_file
 
     def interrupted(task):
         if task.path.endswith("b.csv"):
             raise KeyboardInterrupt
         return whole(task)
 
-    monkeypatch.setattr(_judging, "_judge_file", interrupted)
+    monkeypatch.setattr(judging, "_judge_file", interrupted)
     ran = perfmodel("validate", table, *more, "--format", "json", "--fail-on", "mape>0%")
     assert ran.code == 130
     assert "2 of 4 files were read" in ran.err
