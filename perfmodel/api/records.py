@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from perfmodel import storage
 from perfmodel.api.arguments import check_number
@@ -15,15 +15,44 @@ from perfmodel.errors import InputFileError, UsageError, expect, expect_numbers,
 if TYPE_CHECKING:
     from perfmodel.accuracy.published import PublishedRuns
     from perfmodel.accuracy.validate import Accuracy
+    from perfmodel.api.saved import SavedResult
     from perfmodel.comparison.compare import Comparison, Rules
     from perfmodel.comparison.pairing import BenchRun
+    from perfmodel.measure.monitor.record import Recorded
     from perfmodel.records.schema import Record
 
-_Item = TypeVar("_Item")
 #: a file or a pattern of files
 Path = str | os.PathLike[str]
 #: a benchmark record: its file, or what `perfmodel.read_record` returned
 Benchmark = Union[Path, "Record", "BenchRun"]
+
+
+@suggesting
+def read_record(path: Path) -> Record | Recorded | SavedResult:
+    """Return what perfmodel wrote into a file, whose report is the table that the command printed.
+
+    ``pm.report(pm.read_record("record.json"))`` is that table; ``pm.compare`` and ``pm.html_report`` take the record as
+    it is.
+
+    Parameters
+    ----------
+    path : JSON of any command, plain or gzip, or what `monitor` recorded (.jsonl).
+
+    Returns
+    -------
+    A `Record` for analyze and bench (``rows`` have the keys as attributes, ``context`` the conditions), `Recorded` for
+    readings of monitor, and for the JSON of any other command a `SavedResult` (``rows`` are mappings).
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or holds something else; the message says what, and what reads it.
+    """
+    from perfmodel.api.saved import read_saved
+
+    remedy = 'Write "record.json".'
+    expect(path, str | os.PathLike, "path", place="path", remedy=remedy)
+    return read_saved(path)
 
 
 @suggesting
@@ -138,8 +167,9 @@ def validate(
     ----------
     tables : tables of measurements and records of bench, or tables of published runs of training or of serving: files
         and patterns.
-    hardware : the machine, or several; only rows measured on them are used, with their figures. None: the machine that
-        each row names, or of a record whose machine the catalog lacks, the specification in it.
+    hardware : the machine, or several; only rows measured on them are used, with their figures. A single one is that of
+        rows that name none, too, as of a table without the column. None: the machine that each row names, or of a
+        record whose machine the catalog lacks, the specification in it.
     flagged : whether rows count that the author of the table flagged as doubtful.
     workers, scheduler : processes that share the files, or the address of a Dask scheduler.
 
@@ -171,6 +201,6 @@ def validate(
     return judging.calls()[1] if room is None else judging.runs(room)[1]
 
 
-def _several(given: _Item | Sequence[_Item]) -> list[_Item]:
-    """Return a list of what is given, one thing or several."""
-    return list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
+def _several(given: object) -> list[Any]:
+    """Return what is given as a list, one thing or several."""
+    return list(given) if isinstance(given, list | tuple) else [given]

@@ -63,7 +63,7 @@ def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) 
     """
     remedy = _remedy(commands)
     if isinstance(document, dict):
-        document = _in_current_words(document, place)
+        document = in_current_words(document, place)
         _check_command(document, place, commands)
     try:
         checked = msgspec.convert(document, Document)
@@ -89,7 +89,7 @@ def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[s
 def wrong_command(command: str, place: str, commands: Sequence[str]) -> InputFileError:
     """Build the error for the JSON of another command than those whose records are needed."""
     wanted = " or ".join(commands)
-    look = f"To look at this one: perfmodel report {place} -o page.html."
+    look = f"To look at this one: perfmodel show {place}."
     message = f"is a record of {command!r}; one of {wanted} is needed."
     return InputFileError(message, place=place, remedy=f"{_remedy(commands)} {look}")
 
@@ -103,7 +103,7 @@ def reason_of(error: msgspec.ValidationError | UnicodeEncodeError) -> str:
     return f"{message[0].lower()}{message[1:]}{where}"
 
 
-def _in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:
+def in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:
     """Return a document with the keys and words of the current version.
 
     Raises
