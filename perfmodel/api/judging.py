@@ -11,7 +11,7 @@ from perfmodel import storage
 from perfmodel.accuracy.judge import JudgedCalls, judge_calls
 from perfmodel.accuracy.measured import Skipped, Skips
 from perfmodel.accuracy.published import PublishedRuns, combined
-from perfmodel.accuracy.run_table import read_run_table, run_columns
+from perfmodel.accuracy.run_table import HARDWARE, read_run_table, run_columns
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.api.recorded import recorded_machine
 from perfmodel.core.hardware import Hardware
@@ -129,7 +129,7 @@ def _judge_file(task: _Task) -> JudgedFile:
     from perfmodel.kernels.registry import parts_of
     from perfmodel.records.calls import read_calls
 
-    table = read_calls(task.path, parts_of)
+    table = read_calls(task.path, parts_of, stated(task.machines))
     names = tuple(dict.fromkeys(calls.hardware for calls in table.calls))
     judged, skipped = judge_calls([table], _among(task.machines), flagged=task.flagged)
     return JudgedFile(table.place, table.notes, names, judged, skipped)
@@ -137,7 +137,9 @@ def _judge_file(task: _Task) -> JudgedFile:
 
 def _judge_runs(task: _Task) -> PublishedRuns:
     """Judge a file of published runs; a function of a worker."""
-    runs: PublishedRuns = import_module(task.room).judge(read_run_table(task.path), _among(task.machines))
+    runs: PublishedRuns = import_module(task.room).judge(
+        read_run_table(task.path, stated(task.machines)), _among(task.machines)
+    )
     return runs
 
 
@@ -171,8 +173,21 @@ def _check_rows(judged: Accuracy | PublishedRuns, places: Sequence[str]) -> None
         )
 
 
-def room_of(paths: Sequence[str]) -> ModuleType | None:
+def stated(machines: Sequence[Hardware]) -> str:
+    """Return the machine that stands for a column of machines that a table lacks, and for its blank cells.
+
+    It is the one that was chosen; of several nobody knows which.
+    """
+    return machines[0].name if len(machines) == 1 else ""
+
+
+def room_of(paths: Sequence[str], machines: Sequence[Hardware] = ()) -> ModuleType | None:
     """Return the module that predicts the runs of some tables; None for measured calls of operators.
+
+    Parameters
+    ----------
+    paths : the tables.
+    machines : those that were chosen: see `stated`.
 
     Raises
     ------
@@ -181,7 +196,7 @@ def room_of(paths: Sequence[str]) -> ModuleType | None:
     InputFileError
         When a table looks like one of training runs and lacks columns that those need.
     """
-    rooms = [_published_room(path) for path in paths]
+    rooms = [_published_room(path, stated(machines)) for path in paths]
     firsts: dict[ModuleType | None, str] = {}  # kind -> its first table
     for room, path in zip(rooms, paths, strict=True):
         firsts.setdefault(room, path)
@@ -198,18 +213,19 @@ def _name_of(room: ModuleType | None) -> str:
     return room.__name__.split(".")[1] if room else ""
 
 
-def _published_room(path: str) -> ModuleType | None:
+def _published_room(path: str, hardware: str) -> ModuleType | None:
     """Return the module that predicts the runs of a table; None where it holds measured calls."""
     from perfmodel.training.published import missing
 
     if storage.name_of(path).removesuffix(".gz").endswith((".json", ".parquet")) or not storage.is_file(path):
         return None  # a record of bench, or what the reader of measurements explains
-    columns = frozenset(run_columns(path))
+    columns = frozenset((*run_columns(path), *([HARDWARE] if hardware else ())))
     found = next((module for module in map(import_module, ROOMS) if module.recognises(columns)), None)
     if found is None and (lacking := missing(columns)):
         raise InputFileError(
             f"looks like a table of training runs, and has no column {', '.join(lacking)}.",
             place=path,
-            remedy='docs/data_formats.md, "Tables of training runs", lists the columns.',
+            remedy='docs/data_formats.md, "Tables of training runs", lists the columns.'
+            + (" --on HW states one machine for all runs." if HARDWARE in lacking else ""),
         )
     return found

@@ -196,7 +196,7 @@ def validate(
     if not paths:
         raise UsageError("there is no table.", place="tables", remedy='Write pm.validate("measurements.csv").')
     machines = () if hardware is None else tuple(map(find_machine, _several(hardware)))
-    room = room_of(paths)
+    room = room_of(paths, machines)
     judging = Judging(paths, machines, flagged, Sharing(workers, scheduler))
     return judging.calls()[1] if room is None else judging.runs(room)[1]
 

@@ -306,7 +306,7 @@ def _calls(paths: list[str], machine: Hardware) -> tuple[list[MeasuredCalls], li
 
     calls, notes, others = [], [], Counter[str]()
     for path in paths:
-        table = read_calls(path)
+        table = read_calls(path, hardware=machine.name)
         notes += [f"Not used: {skipped.rows} rows, {skipped.reason} ({skipped.place})." for skipped in table.skipped]
         for call in table.calls:
             if same_machine(call.hardware, machine):

@@ -11,7 +11,7 @@ from perfmodel import storage
 from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import (
     FormatOption,
-    MeasuredMachinesOption,
+    JudgedMachinesOption,
     OutputOption,
     PlotOption,
     SchedulerOption,
@@ -40,7 +40,7 @@ def command(
             "serving. Also addresses and patterns.",
         ),
     ],
-    on: MeasuredMachinesOption = None,
+    on: JudgedMachinesOption = None,
     by: Annotated[
         str | None,
         option(
@@ -91,12 +91,13 @@ def command(
     gates = [Gate.parse(text) for text in fail_on or []]
     given = list(dict.fromkeys(storage.expand(tables)))
     keys = None if by is None else _keys(by)
-    room = room_of(given)
+    machines = tuple(map(hardware, on or []))
+    room = room_of(given, machines)
     refuse_idle(ctx, (
         Idle(room is not None, ("flagged",), "tables of published runs flag no rows"),
         Idle(room is not None, ("plot",), "published runs have no plot", "Leave it out, or use --worst 10."),
     ))  # fmt: skip
-    judging = Judging(tuple(given), tuple(map(hardware, on or [])), flagged, Sharing(workers, scheduler))
+    judging = Judging(tuple(given), machines, flagged, Sharing(workers, scheduler))
     table = _runs_report(room, judging, keys, worst) if room else _calls_report(judging, keys, worst, plot)
     destination.write(table)
     broken = [finding for gate in gates for finding in gate.findings(table)]
