@@ -53,6 +53,9 @@ _PUBLIC = {
     "closed_loop": "perfmodel.serving.requests",
     "read_requests": "perfmodel.serving.arrivals",
     "html_report": "perfmodel.api",
+    "read_record": "perfmodel.api",
+    "compare": "perfmodel.api",
+    "validate": "perfmodel.api",
     "capture": "perfmodel.module_capture.capture",
     "monitor": "perfmodel.measure.monitor.session",
     "read_model_config": "perfmodel.workloads.config",
@@ -107,6 +110,7 @@ _COMMANDS = {
     "models": "pm.model_names",
     "roi": "pm.rank_candidates",
     "serve": "pm.simulate, or pm.steady without the single requests",
+    "show": "pm.read_record",
     "whatif": "pm.what_if",
 }
 
@@ -118,6 +122,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import Deployment as Deployment
     from perfmodel.api import bound_time as bound_time
     from perfmodel.api import choose as choose
+    from perfmodel.api import compare as compare
     from perfmodel.api import diagnose as diagnose
     from perfmodel.api import fuse_operators as fuse_operators
     from perfmodel.api import headroom as headroom
@@ -127,10 +132,12 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import profile_limits as profile_limits
     from perfmodel.api import project as project
     from perfmodel.api import rank_candidates as rank_candidates
+    from perfmodel.api import read_record as read_record
     from perfmodel.api import roofline_plot as roofline_plot
     from perfmodel.api import search as search
     from perfmodel.api import sweep as sweep
     from perfmodel.api import train as train
+    from perfmodel.api import validate as validate
     from perfmodel.api import what_if as what_if
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.report import Report as Report

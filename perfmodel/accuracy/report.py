@@ -18,6 +18,7 @@ from perfmodel.accuracy.siblings import SiblingCalibration
 from perfmodel.accuracy.validate import ALWAYS, Accuracy, label_key
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns, with_tables
 from perfmodel.core.units import format_count, format_si
 from perfmodel.prediction.explain import explain
 from perfmodel.prediction.latency.family import Constant
@@ -75,6 +76,7 @@ SIBLING_COLUMNS = (
     Column("deviation_before", "deviation before", digits=2, drop=1),
     Column("deviation", digits=2, drop=1),
 )
+_SIBLINGS = "Collectives without rows of their own"
 _LEGEND = (
     "MAPE, median and p90 of |predicted / measured - 1|; bias: mean of predicted / measured - 1; coverage: share of "
     "the rows inside their stated 80 % interval; width: median of its high / low end; roofline: MAPE of the datasheet "
@@ -95,7 +97,6 @@ def _(
     by: Sequence[str] = ALWAYS,
     worst: int = 0,
     context: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
 ) -> Report:
     """Return the accuracy by group, the rows that were left out, and the worst rows.
 
@@ -105,15 +106,12 @@ def _(
     by : grouping keys.
     worst : number of worst rows to list.
     context : facts for JSON.
-    notes : further sentences for people.
 
     Raises
     ------
     UsageError
         If a key of ``by`` names no grouping.
     """
-    extra = tuple(Column(label_key(key)) for key in dict.fromkeys(by) if key not in ALWAYS)
-    labels = tuple(Column(key, shown=key in by) for key in ALWAYS)
     skipped, left_out = _left_out(accuracy.skipped)
     composed = [_COMPOSED] if any(part.calls.parts for part in accuracy.judged) else []
     fast = accuracy.too_fast
@@ -126,13 +124,35 @@ def _(
     facts = {"skipped": skipped, "faster_than_bound": fast.rows if fast else 0, "drawn": accuracy.drawn(by)}
     return Report(
         "validate",
-        (*labels, *extra, *FIGURES),
+        _columns(by),
         accuracy.by(by),
         {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), **facts},
-        notes=(*doubts, _LEGEND, *composed, *left_out, *notes),
+        notes=(*doubts, _LEGEND, *composed, *left_out, *accuracy.notes),
         title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
         more={"worst": _worst_rows(accuracy, worst)} if worst else {},
     )
+
+
+def _columns(by: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns of groups of measured calls."""
+    extra = tuple(Column(label_key(key)) for key in dict.fromkeys(by) if key not in ALWAYS)
+    return (*(Column(key, shown=key in by) for key in ALWAYS), *extra, *FIGURES)
+
+
+def _run_columns(by: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns of groups of published runs."""
+    names = dict.fromkeys((*by, *PUBLISHED_BY))
+    return (*(Column(name, shown=name in (*by, "quantity")) for name in names), *_BESIDE_BASELINE)
+
+
+def saved(table: Report) -> Report:
+    """Return an accuracy, or fitted constants, that were read from JSON as `validate` or `calibrate` shows them."""
+    if table.command == "calibrate":
+        return with_tables(with_columns(table, CALIBRATION_COLUMNS), siblings=(_SIBLINGS, SIBLING_COLUMNS))
+    calls = "faster_than_bound" in table.context
+    by = table.context.get("by", ALWAYS if calls else PUBLISHED_BY)
+    worst = ("Worst rows", WORST_COLUMNS) if calls else ("Worst runs", PUBLISHED_WORST)
+    return with_tables(with_columns(table, _columns(by) if calls else _run_columns(by)), worst=worst)
 
 
 def _left_out(skipped: Sequence[Skipped]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -218,12 +238,11 @@ def _(
     UsageError
         If a key of ``by`` names no grouping.
     """
-    names = dict.fromkeys((*by, *PUBLISHED_BY))
     skipped, left_out = _left_out(runs.skipped)
     legend = _LEGEND.replace("roofline: MAPE of the datasheet roofline", f"baseline: MAPE of {runs.baseline}")
     return Report(
         "validate",
-        (*(Column(name, shown=name in (*by, "quantity")) for name in names), *_BESIDE_BASELINE),
+        _run_columns(by),
         runs.by(by),
         {"hardware": sorted({row.label("hardware") for row in runs.rows}), **(context or {}), "skipped": skipped}
         | {"drawn": runs.drawn(by)},
@@ -318,7 +337,7 @@ def _siblings(calibrations: Sequence[SiblingCalibration]) -> Report:
         "Width: high over low end of the 80 % interval; deviation: what this machine may differ by in "
         "ln(measured / predicted). Collectives of one machine differ alike, so that rows of some tell the others."
     )
-    return Report("calibrate", SIBLING_COLUMNS, rows, notes=(legend,), title="Collectives without rows of their own")
+    return Report("calibrate", SIBLING_COLUMNS, rows, notes=(legend,), title=_SIBLINGS)
 
 
 def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,9 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
 
+#: the column of a run's machine, for which a stated machine may stand
+HARDWARE = "hardware"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -90,8 +93,13 @@ def run_columns(path: str | os.PathLike[str]) -> tuple[str, ...]:
         return ()  # no table of runs; the reader of measurements says what is wrong
 
 
-def read_run_table(path: str | os.PathLike[str]) -> RunTable:
+def read_run_table(path: str | os.PathLike[str], hardware: str = "") -> RunTable:
     """Return the runs of a CSV file.
+
+    Parameters
+    ----------
+    path : the file.
+    hardware : the machine of runs that name none, as of a table without the column; "" where nobody states it.
 
     Raises
     ------
@@ -107,9 +115,15 @@ def read_run_table(path: str | os.PathLike[str]) -> RunTable:
             line = f"{place}:{reader.line_num}"
             if None in cells:
                 raise InputFileError("the row has more cells than the header has names.", place=line)
-            runs.append(Run({str(name).strip(): text or "" for name, text in cells.items()}, table, line))
+            named = {str(name).strip(): text or "" for name, text in cells.items()}
+            if hardware and not named.get(HARDWARE, "").strip():
+                named[HARDWARE] = hardware
+            runs.append(Run(named, table, line))
     except csv.Error as error:
         raise InputFileError(f"{error}.", place=f"{place}:{reader.line_num}") from None
     if not runs:
         raise InputFileError("has no rows.", place=place)
-    return RunTable(place, tuple(str(name).strip() for name in reader.fieldnames or ()), tuple(runs))
+    columns = dict.fromkeys(
+        str(name).strip() for name in (*(reader.fieldnames or ()), *([HARDWARE] if hardware else ()))
+    )
+    return RunTable(place, tuple(columns), tuple(runs))

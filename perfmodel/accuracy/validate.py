@@ -50,10 +50,11 @@ def judge(tables: Iterable[Measurements], find: Callable[[str], Hardware], *, fl
 
 @dataclass(frozen=True)
 class Accuracy(Reportable):
-    """Judged rows of any number of tables, and the rows that were left out."""
+    """Judged rows of any number of tables, the rows that were left out, and what the tables do not say."""
 
     judged: tuple[JudgedCalls, ...]
     skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.measured_s.size)
@@ -94,7 +95,7 @@ class Accuracy(Reportable):
     def where(self, keep: Callable[[JudgedCalls], Any]) -> Accuracy:
         """Return the rows that a mask of each group of calls selects; True is all of them."""
         parts = ((part, np.broadcast_to(keep(part), (len(part.calls),))) for part in self.judged)
-        return Accuracy(tuple(part.take(mask) for part, mask in parts if mask.any()), self.skipped)
+        return Accuracy(tuple(part.take(mask) for part, mask in parts if mask.any()), self.skipped, self.notes)
 
     def coverage(self, level: float) -> float:
         """Return the share of the rows inside an interval of another level than the stated 80 %.

@@ -9,6 +9,7 @@ from perfmodel.api.machines import Machine, Model, find_machine, known_machines
 from perfmodel.api.models import Cluster, Deployment, search, train
 from perfmodel.api.pictures import html_report, roofline_plot
 from perfmodel.api.predictions import bound_time, choose, predict, predict_model, sweep
+from perfmodel.api.records import compare, read_record, validate
 from perfmodel.api.runs import (
     diagnose,
     fuse_operators,
@@ -26,6 +27,7 @@ __all__ = [
     "Model",
     "bound_time",
     "choose",
+    "compare",
     "diagnose",
     "find_machine",
     "fuse_operators",
@@ -37,9 +39,11 @@ __all__ = [
     "profile_limits",
     "project",
     "rank_candidates",
+    "read_record",
     "roofline_plot",
     "search",
     "sweep",
     "train",
+    "validate",
     "what_if",
 ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.core.lists import list_items
+from perfmodel.core.saved import SEEN
 from perfmodel.core.units import parse_fraction, parse_quantity
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
@@ -119,7 +120,6 @@ AlgorithmsOption = Annotated[
     ),
 ]
 #: rows of a ranking that people see where nobody says how many
-SEEN = 10
 TopOption = Annotated[
     int | None,
     option(
@@ -144,6 +144,17 @@ MeasuredMachinesOption = Annotated[
         "--on",
         f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures; several by commas "
         "or by repeating it. Default: the machine that each row names.",
+        "HW",
+        callback=machine_names,
+    ),
+]
+JudgedMachinesOption = Annotated[
+    list[str] | None,
+    option(
+        "--on",
+        f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures; several by commas or by repeating "
+        "it. A single one stands for a column hardware that a table lacks, and for its blank cells. Default: the "
+        "machine that each row names.",
         "HW",
         callback=machine_names,
     ),

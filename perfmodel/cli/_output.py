@@ -190,7 +190,7 @@ def _is_same(name: str, target: str) -> bool:
 
 def _check_not_held(output: str, may_replace: Callable[[str], bool] | None) -> None:
     """Refuse to replace what was measured or what a profiler wrote, unless the command may replace this very file."""
-    from perfmodel.cli._held import held_in
+    from perfmodel.api.held import held_in
 
     held = ""
     with contextlib.suppress(InputFileError):  # who may write to a store need not be allowed to read there

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfmodel.cli._output import status
 from perfmodel.cli._profile import profiled_machine
-from perfmodel.cli._sharing import Sharing, for_workers
+from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.signals import put_off
+from perfmodel.workers.sharing import for_workers
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli._options import (
-    SEEN,
     FormatOption,
     HostBandwidthOption,
     HostMemoryOption,
@@ -67,6 +66,7 @@ from perfmodel.cli._training_options import (
     VpOption,
     ZeroOption,
 )
+from perfmodel.core.saved import SEEN
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.cli._options import SEEN
 from perfmodel.cli._output import context
 from perfmodel.cli._serving_report import absent_notes, elsewhere_notes, hosts_notes, support_notes, unequal_notes
-from perfmodel.core.report import Column, Report
+from perfmodel.core.report import Report
+from perfmodel.core.saved import SEEN
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError, unknown_name
-from perfmodel.serving.load_report import deployment_name, row_of, whole_name
+from perfmodel.serving.load_report import deployment_name, ranking_columns, row_of, whole_name
 from perfmodel.serving.points import Point
 from perfmodel.serving.reasons import reasons_of
 from perfmodel.serving.steady import steady
@@ -119,39 +119,21 @@ def ranking_report(
     shown = [{key: value for key, value in row.items() if key != "point"} for row in rows[:top]]
     seen = shown[: top or SEEN]
     rest = f"{len(rows) - len(seen)} more deployments: --top {len(rows)} lists them." if len(rows) > len(seen) else ""
-    priced = any("cost_per_million_tokens" in row for row in shown)
-    columns = (
-        Column("rank", "#"),
-        Column("deployment", ""),
-        Column("gpus", "GPUs", drop=5),
-        Column("concurrency", "users", digits=3),
-        Column("ttft_s", "TTFT", "s", show=_mean),
-        Column("tpot_s", "TPOT", "s", show=_mean),
-        Column("output_tokens_per_s", "tok/s", digits=4, drop=4),
-        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4),
-        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced),
-        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=6),
-        Column("gpus_for_load", f"for {for_qps:g}/s" if for_qps else "", shown=for_qps is not None),
-        Column("limiter", drop=1),
-        Column("stops_at", "stops at", drop=2),
-    )
     lengths = f"{study.workload.isl:.12g} + {study.workload.osl:.12g}"
     title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {lengths}"
+    decision = _decision(rows, outcomes, study)
     return Report(
-        "search serve", columns, shown,
+        "search serve", ranking_columns(shown, for_qps), shown,
         context(
             hardware=list(dict.fromkeys(str(row["hardware"]) for row in shown)),
             model=outcomes[0].spec.model,
             slo=None if study.slo is None else str(study.slo),
             ranked_by=by,
+            decision=decision,
         ),
         (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=seen, unlisted=rest,
-        decision=_decision(rows, outcomes, study),
+        decision=decision,
     )  # fmt: skip
-
-
-def _mean(value: Mapping[str, float]) -> str:
-    return format_si(value["mean"], "s", 3)
 
 
 def _decision(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> str:

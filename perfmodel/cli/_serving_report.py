@@ -12,7 +12,7 @@ from perfmodel.core.report import Report, report
 from perfmodel.core.units import format_count, format_si, network_text
 from perfmodel.prediction.topology import nic_rate
 from perfmodel.serving.laboratories import because
-from perfmodel.serving.load_report import deployment_name, load_name, terms_report
+from perfmodel.serving.load_report import LARGEST, deployment_name, load_name, terms_report
 from perfmodel.serving.points import CONCURRENCY, QPS, Point
 from perfmodel.serving.stability import LONG
 from perfmodel.serving.support import objections, remarks
@@ -27,7 +27,7 @@ _FEW_USERS = 4
 def largest_report(outcomes: Sequence[Outcome]) -> Report:
     """Return the largest load of each deployment that meets the objectives."""
     kept = [outcome for outcome in outcomes if outcome.largest]
-    table = report([outcome.largest for outcome in kept], title="Largest load that meets the objectives")
+    table = report([outcome.largest for outcome in kept], title=LARGEST)
     rows = [{**row, "missed_beyond": list(outcome.beyond)} for row, outcome in zip(table.rows, kept, strict=True)]
     return replace(table, rows=rows, notes=())
 
@@ -210,6 +210,7 @@ def points_report(
         more["terms"] = terms_report(points)
         more |= memory_reports(outcomes)
     best = [outcome.largest for outcome in outcomes if outcome.largest] or points
+    told = decision(outcomes, study)
     return report(
         points,
         context=context(
@@ -217,6 +218,7 @@ def points_report(
             model=outcomes[0].spec.model,
             seed=study.workload.seed,
             slo=None if study.slo is None else str(study.slo),
+            decision=told,
         ),
         notes=(
             *notes,
@@ -231,5 +233,5 @@ def points_report(
             *load_notes(best, for_qps),
         ),
         more=more,
-        decision=decision(outcomes, study),
+        decision=told,
     )

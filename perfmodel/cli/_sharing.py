@@ -1,32 +1,24 @@
-"""Files that workers read side by side, and what they may not see."""
+"""Work that a command shares out: a bar of progress, and what is kept when it is ended."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
-from perfmodel import storage
 from perfmodel.cli._output import INTERRUPTED, status
 from perfmodel.cli._progress import counted
-from perfmodel.errors import InputFileError
+from perfmodel.workers import sharing
 from perfmodel.workers.lost import ENDS, Ended, WorkersLostError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-@dataclass
-class Sharing:
-    """Who shares the work: processes of this machine, or the workers of a Dask scheduler.
+class Sharing(sharing.Sharing):
+    """Who shares the work of a command.
 
     ``ended`` is what ended it before all of it was done: see `end_code`.
     """
-
-    workers: int = 1
-    scheduler: str = ""
-    ended: Ended | None = None
 
     def mapped(
         self,
@@ -59,26 +51,6 @@ class Sharing:
         self.ended = error
         status(f"interrupted: {known}{left}.")
 
-    def check_seen(self, paths: Sequence[str], problems: Sequence[str]) -> None:
-        """Raise an InputFileError where the workers of a cluster lack a file that this machine has.
-
-        Parameters
-        ----------
-        paths : the files.
-        problems : why each of them cannot be read; "" where it can.
-        """
-        if not self.scheduler:
-            return
-        pairs = zip(paths, problems, strict=True)
-        unseen = [path for path, problem in pairs if storage.NO_FILE in problem and storage.exists(path)]
-        if unseen:
-            raise InputFileError(
-                f"{len(unseen)} of {len(paths)} files are on this machine, but a worker of {self.scheduler} does not "
-                "see them.",
-                place=unseen[0],
-                remedy="Put them into a folder that all machines share, or into s3:// or gs://.",
-            )
-
 
 def end_code(ended: Ended | None) -> int:
     """Return the exit code of a command by what ended its work early; asked when what was done is reported.
@@ -91,8 +63,3 @@ def end_code(ended: Ended | None) -> int:
     if isinstance(ended, WorkersLostError):
         raise ended
     return 0 if ended is None else INTERRUPTED
-
-
-def for_workers(path: str) -> str:
-    """Return a path that holds in another process's folder; an address holds everywhere."""
-    return path if storage.is_remote(path) or not storage.exists(path) else os.path.abspath(storage.local(path))

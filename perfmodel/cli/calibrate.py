@@ -255,7 +255,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
 
     from perfmodel.accuracy.calibration import FASTER
     from perfmodel.accuracy.own_rows import FEWEST_ROWS, calibrate_calls
-    from perfmodel.cli._recorded import recorded_machine
+    from perfmodel.api.recorded import recorded_machine
     from perfmodel.core.report import report
     from perfmodel.core.units import format_count
     from perfmodel.hardware_catalog import hardware, same_machine
@@ -306,7 +306,7 @@ def _calls(paths: list[str], machine: Hardware) -> tuple[list[MeasuredCalls], li
 
     calls, notes, others = [], [], Counter[str]()
     for path in paths:
-        table = read_calls(path)
+        table = read_calls(path, hardware=machine.name)
         notes += [f"Not used: {skipped.rows} rows, {skipped.reason} ({skipped.place})." for skipped in table.skipped]
         for call in table.calls:
             if same_machine(call.hardware, machine):

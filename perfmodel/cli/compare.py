@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option, option
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
-from perfmodel.errors import InputFileError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.comparison.compare import Comparison
-    from perfmodel.comparison.pairing import BenchRun
 
 
 def command(
@@ -78,66 +74,32 @@ def command(
 
     Example: perfmodel compare before.json after.json --fail-on 5%
     """
-    from perfmodel.comparison.compare import THRESHOLD, Rules, compare
+    from perfmodel.api.records import compare_runs, read_runs
+    from perfmodel.comparison.compare import Rules
+    from perfmodel.comparison.pairing import check_across
     from perfmodel.core.report import report
 
-    least = THRESHOLD if fail_on is None else min(THRESHOLD, fail_on)
-    rules = Rules(threshold=least if threshold is None else threshold, limit=fail_on, drift=drift)
-    chosen = _across(across or [])
+    rules = Rules.of(threshold=threshold, limit=fail_on, drift=drift)
+    chosen = check_across(_settings(across or []))
     destination = Destination.of("compare", format_, output, wide=wide)
     check_plot(plot)
-    first = _read([before, *(repeat_before or ())])
-    second = _read([after, *(repeat_after or ())])
-    for side in (first, second):
-        _check_repeats(side)
-    comparison = compare(first, second, rules, chosen)
+    sides = (read_runs([before, *(repeat_before or ())]), read_runs([after, *(repeat_after or ())]))
+    comparison = compare_runs(*sides, rules, chosen)
     facts = context(fail_on=fail_on, across=chosen)
     destination.write(report(comparison, context=facts, everything=everything))
     if plot:
         _draw(comparison, plot)
-    broken = [] if fail_on is None else comparison.gate_failures(fail_on)
+    broken = comparison.gate_failures()
     for sentence in broken:
         status(sentence)
     return BAD_FINDING if broken else 0
 
 
-def _read(paths: list[str]) -> list[BenchRun]:
-    """Return benchmark records; the error for a profile says what compares those."""
-    from perfmodel.formats.detect import find_format
-    from perfmodel.formats.table import NAME as TABLE
-    from perfmodel.records.runs import read_bench_run
-
-    runs = []
-    for path in storage.expand(paths):
-        try:
-            runs.append(read_bench_run(path))
-        except InputFileError:
-            if (name := find_format(path).reader.NAME) == TABLE:
-                raise
-            remedy = "Compare profiles by: perfmodel diagnose BEFORE --against AFTER"
-            raise InputFileError(f"is a profile ({name}), not a benchmark record.", place=path, remedy=remedy) from None
-    return runs
-
-
-def _check_repeats(runs: Sequence[BenchRun]) -> None:
-    """Raise an InputFileError for a repeat that has the very rows of another run: it would show no drift at all."""
-    for number, run in enumerate(runs):
-        same = next((other for other in runs[:number] if run.rows and other.rows == run.rows), None)
-        if same is not None:
-            what = "is named twice" if same.place == run.place else f"is a copy of {same.place}"
-            raise InputFileError(f"{what}, which is no repeat.", place=run.place, remedy="Give a run of its own.")
-
-
-def _across(settings: list[str]) -> tuple[str, ...]:
-    """Return the settings that may differ."""
-    from perfmodel.comparison.pairing import ACROSS
+def _settings(texts: list[str]) -> list[str]:
+    """Return the settings that some texts list with commas."""
     from perfmodel.core.lists import list_items
 
-    names = [name for text in settings for name in list_items(text, ",", place="--across")]
-    for name in names:
-        if name not in (*ACROSS, "all"):
-            raise unknown_name("setting", name, (*ACROSS, "all"), place="--across")
-    return ACROSS if "all" in names else tuple(dict.fromkeys(names))
+    return [name for text in texts for name in list_items(text, ",", place="--across")]
 
 
 def _draw(comparison: Comparison, plot: str) -> None:

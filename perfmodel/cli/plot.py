@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel import storage
+from perfmodel.api.recorded import machine_of
 from perfmodel.cli._options import MeasuredMachinesOption, option
 from perfmodel.cli._output import check_plot, save_plot
-from perfmodel.cli._recorded import machine_of
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.records import check_kind, kind_names, usual_kind
 

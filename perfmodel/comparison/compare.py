@@ -51,6 +51,12 @@ class Rules:
     limit: float | None = None
     drift: float | None = None
 
+    @classmethod
+    def of(cls, *, threshold: float | None = None, limit: float | None = None, drift: float | None = None) -> Rules:
+        """Return rules whose threshold is that of a gate with a smaller limit, where none is given."""
+        usual = THRESHOLD if limit is None else min(THRESHOLD, limit)
+        return cls(usual if threshold is None else threshold, limit, drift)
+
     @property
     def margin(self) -> float:
         """The size of a change that has to be ruled out for the same, as a fraction."""
@@ -124,8 +130,14 @@ class Comparison(Reportable):
     before: tuple[BenchRun, ...]
     after: tuple[BenchRun, ...]
 
-    def gate_failures(self, limit: float) -> list[str]:
-        """Return a sentence for each row that is significantly slower by more than a limit, or has lost its time."""
+    def gate_failures(self, limit: float | None = None) -> list[str]:
+        """Return a sentence for each row that is significantly slower by more than a limit, or has lost its time.
+
+        Without a limit it is that of the rules; where these have none, nothing fails.
+        """
+        limit = self.rules.limit if limit is None else limit
+        if limit is None:
+            return []
         slower = [
             f"{change.pair.after.label}: slower by {format_change(change.change)} "
             f"({format_interval(change.low, change.high)}), beyond {100 * limit:g} %."

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfmodel.comparison.noise import Centre
-from perfmodel.errors import InputFileError, UsageError
+from perfmodel.errors import InputFileError, UsageError, unknown_name
 
 OK = "ok"
 #: the keys that identify a row
@@ -161,6 +161,29 @@ class _Side:
 
     row: BenchRow
     centres: tuple[Centre, ...]
+
+
+def check_across(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of `ACROSS` that are named, all of them for "all".
+
+    Raises
+    ------
+    UsageError
+        For any other name.
+    """
+    for name in names:
+        if name not in (*ACROSS, "all"):
+            raise unknown_name("setting", name, (*ACROSS, "all"), place="--across")
+    return ACROSS if "all" in names else tuple(dict.fromkeys(names))
+
+
+def check_repeats(runs: Sequence[BenchRun]) -> None:
+    """Raise an InputFileError for a repeat that has the very rows of another run: it would show no drift at all."""
+    for number, run in enumerate(runs):
+        same = next((other for other in runs[:number] if run.rows and other.rows == run.rows), None)
+        if same is not None:
+            what = "is named twice" if same.place == run.place else f"is a copy of {same.place}"
+            raise InputFileError(f"{what}, which is no repeat.", place=run.place, remedy="Give a run of its own.")
 
 
 def _by_key(runs: Sequence[BenchRun]) -> dict[Key, _Side]:

@@ -23,6 +23,7 @@ from perfmodel.comparison.compare import (
 )
 from perfmodel.comparison.pairing import IDENTITY, BenchRow, differing_facts
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_count
 
 _MOST_LISTED = 8
@@ -74,15 +75,12 @@ def _(comparison: Comparison, *, context: Mapping[str, Any] | None = None, every
     everything : show people every row; by default only those that changed or are unclear.
     """
     rows = [_row(change) for change in comparison.changes]
-    listed = [row for row in rows if everything or row["verdict"] != SAME]
-    hidden = len(rows) - len(listed)
     counts = Counter(change.verdict for change in comparison.changes)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     before, after = ([run.place for run in side] for side in (comparison.before, comparison.after))
-    several = len({row["device"] for row in rows}) > 1
-    return Report(
+    table = Report(
         "compare",
-        tuple(replace(column, shown=several) if column.key == "device" else column for column in COLUMNS),
+        COLUMNS,
         rows,
         {"before": before, "after": after, **(context or {})}
         | {"only_before": _labels(comparison.pairs.only_before), "only_after": _labels(comparison.pairs.only_after)}
@@ -92,8 +90,28 @@ def _(comparison: Comparison, *, context: Mapping[str, Any] | None = None, every
         title=f"Change of time from {', '.join(before)} to {', '.join(after)}: "
         f"{verdicts or 'no row has a time on both sides'}{_whole(comparison)}",
         more={"summary": _summary(comparison)},
+    )
+    return _for_people(table, everything=everything)
+
+
+def saved(table: Report) -> Report:
+    """Return a comparison that was read from JSON as the command shows it."""
+    summary = table.more.get("summary")
+    steps = (str(table.context.get("what_to_do") or ""),)
+    more = {"summary": with_columns(summary, SUMMARY_COLUMNS, title="", notes=steps)} if summary else {}
+    return _for_people(with_columns(table, COLUMNS, more=more))
+
+
+def _for_people(table: Report, *, everything: bool = False) -> Report:
+    """Return the rows of which people see those that changed, the most urgent first, and the device of several."""
+    listed = [row for row in table.rows if everything or row["verdict"] != SAME]
+    hidden = len(table.rows) - len(listed)
+    several = len({row["device"] for row in table.rows}) > 1
+    return replace(
+        table,
+        columns=tuple(replace(column, shown=several) if column.key == "device" else column for column in COLUMNS),
         people_rows=sorted(listed, key=_urgency),
-        unlisted=f"Rows that did not change: {hidden}; pass --all to list them." if hidden else "",
+        unlisted=f"Rows that did not change: {hidden}; compare --all lists them." if hidden else "",
     )
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.kernel_name import LONGEST_NAME, function_of, short_name
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
 from perfmodel.diagnosis.fusion import Fusion
 from perfmodel.diagnosis.operator_table import operator_rows
 from perfmodel.diagnosis.projection import report as _registers_projections  # noqa: F401
-from perfmodel.diagnosis.ranks import report as _registers_ranks  # noqa: F401
+from perfmodel.diagnosis.ranks import report as ranks
 from perfmodel.diagnosis.result import Advice, Diagnosis, Part, is_nothing
 
 #: pieces of evidence that people see for each dimension
@@ -33,18 +34,9 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
     ``candidates`` has one row for each piece of advice, with the keys that `roi` needs; ``operators``, which is the
     table of CSV, has one for each operator and shape (`perfmodel.diagnosis.operator_table.OperatorRow`).
     """
-    columns = (
-        Column("dimension"),
-        Column("time_s", "time", "s", show_row=lambda row: _dimension_time(row["time_s"], result.total_s)),
-        Column("fraction", "share", "fraction"),
-        Column("advice", shown=False),
-        Column("candidate", "best candidate", drop=1, show=short_name),
-        Column("time_saved_s", "saves", "s", digits=3, drop=1),
-        Column("evidence", "largest parts", fit=_evidence_text, prose=True),
-    )
     return Report(
         "diagnose",
-        columns,
+        _dimensions(result.total_s),
         [_dimension_row(result, part) for part in result.parts],
         context or {},
         (*result.notes, *result.not_advised, *result.profile.notes),
@@ -52,6 +44,38 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
         more={**({"candidates": _candidates(result)} if result.advice else {}), "operators": _operators(result)},
         csv_table="operators",
     )
+
+
+def _dimensions(total_s: float) -> tuple[Column, ...]:
+    """Return the columns of the dimensions of a run that takes some time [s]."""
+    return (
+        Column("dimension"),
+        Column("time_s", "time", "s", show_row=lambda row: _dimension_time(row["time_s"], total_s)),
+        Column("fraction", "share", "fraction"),
+        Column("advice", shown=False),
+        Column("candidate", "best candidate", drop=1, show=short_name),
+        Column("time_saved_s", "saves", "s", digits=3, drop=1),
+        Column("evidence", "largest parts", fit=_evidence_text, prose=True),
+    )
+
+
+def saved(table: Report) -> Report:
+    """Return a diagnosis, two compared, a job or a projection that was read from JSON as its command shows it."""
+    if table.command == "project":
+        return ranks.saved_projection(table)
+    if any("rank" in row for row in table.rows):
+        return ranks.saved(table)
+    if any("before_s" in row for row in table.rows):
+        more = dict(table.more)
+        if "summary" in more:
+            more["summary"] = with_columns(more["summary"], _SUMMARY_COLUMNS, title="")
+        if "entries" in more:
+            more["entries"] = _changed_entries(more["entries"].rows)
+        return with_columns(table, _DIMENSION_COLUMNS, more=more)
+    tables = {"candidates": _candidate_table, "operators": _operator_table}
+    more = {key: tables[key](one.rows) if key in tables else one for key, one in table.more.items()}
+    columns = _dimensions(table.context.get("total_time_s") or 0.0)
+    return with_columns(table, columns, more=more, csv_table="operators" if "operators" in more else "")
 
 
 @report.register
@@ -70,7 +94,10 @@ def _fusion_report(result: Fusion) -> Report:
 
 def _operators(diagnosis: Diagnosis) -> Report:
     """Return the whole table by operator and shape; the keys are the attributes of `OperatorRow`."""
-    rows = [dataclasses.asdict(row) for row in operator_rows(diagnosis)]
+    return _operator_table([dataclasses.asdict(row) for row in operator_rows(diagnosis)])
+
+
+def _operator_table(rows: Sequence[Mapping[str, Any]]) -> Report:
     columns = (
         Column("name", "operator", fit=_name),
         Column("op", shown=False),
@@ -147,6 +174,10 @@ def _name(row: Mapping[str, Any], width: int) -> str:
 
 def _candidates(diagnosis: Diagnosis) -> Report:
     """Return the advice as a table, each row with the keys that `roi` needs."""
+    return _candidate_table([_advice_row(diagnosis, rank, item) for rank, item in enumerate(diagnosis.advice, start=1)])
+
+
+def _candidate_table(rows: Sequence[Mapping[str, Any]]) -> Report:
     columns = (
         Column("rank", "#"),
         Column("kind", drop=4),
@@ -168,7 +199,6 @@ def _candidates(diagnosis: Diagnosis) -> Report:
         "Each saving is an estimate for the candidate alone; `perfmodel roi` combines candidates for the same time. "
         "Days and risk are assumptions for the kind of change (--effort KIND=DAYS:RISK).",
     )
-    rows = [_advice_row(diagnosis, rank, item) for rank, item in enumerate(diagnosis.advice, start=1)]
     return Report("diagnose", columns, rows, {}, notes, "Changes that save time")
 
 
@@ -230,8 +260,6 @@ def _comparison_report(result: DiagnosisComparison, *, context: Mapping[str, Any
     rows, by name, with status (both, renamed, appeared, vanished), after_name, before_calls, after_calls.
     """
     before, after = result.before.profile.source, result.after.profile.source
-    entries = [_entry_row(change) for change in result.entries]
-    hidden = len(entries) - _MOST_ENTRIES
     summary = {
         "per": result.per,
         "before_s": result.before_s,
@@ -249,15 +277,21 @@ def _comparison_report(result: DiagnosisComparison, *, context: Mapping[str, Any
         title=f"From {before} (before) to {after} (after): {result.headline}",
         more={
             "summary": Report("diagnose", _SUMMARY_COLUMNS, [summary]),
-            "entries": Report(
-                "diagnose",
-                _ENTRY_COLUMNS,
-                entries,
-                title="Entries that changed most",
-                people_rows=entries[:_MOST_ENTRIES],
-                unlisted=f"Entries that changed less: {hidden}; JSON has them." if hidden > 0 else "",
-            ),
+            "entries": _changed_entries([_entry_row(change) for change in result.entries]),
         },
+    )
+
+
+def _changed_entries(rows: Sequence[Mapping[str, Any]]) -> Report:
+    """Return the entries of which people see those that changed most."""
+    hidden = len(rows) - _MOST_ENTRIES
+    return Report(
+        "diagnose",
+        _ENTRY_COLUMNS,
+        rows,
+        title="Entries that changed most",
+        people_rows=rows[:_MOST_ENTRIES],
+        unlisted=f"Entries that changed less: {hidden}; JSON has them." if hidden > 0 else "",
     )
 
 

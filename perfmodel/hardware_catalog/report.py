@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.hardware_catalog.amd import AMD_SOURCES
 from perfmodel.hardware_catalog.detect import CpuDescription, Detection
@@ -34,6 +35,7 @@ _CATALOG_COLUMNS = (
     Column("peak_flop_per_s", "peaks", "FLOP/s", shown=False),
     Column("ridge_point_flop_per_byte", "ridge points", "FLOP/B", shown=False),
 )
+_LINT_COLUMNS = (*map(Column, ("file", "line", "key", "severity", "code")), Column("message", prose=True))
 #: tables of the latency model's constants
 _FITTED = "latency."
 _DETECT_COLUMNS = (
@@ -94,9 +96,40 @@ def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Re
     """
     machine, figures = result.machine, result.figures
     shown = [item for item in figures if not item.table.startswith(_FITTED)]
-    sources = list(dict.fromkeys(text for item in shown for text in (item.source, item.sustained_source) if text))
-    numbers = {source: f"[{number}]" for number, source in enumerate(sources, start=1)}
-    columns = (
+    rows = [_figure_row(figure) for figure in figures]
+    numbers = _numbers(rows)
+    names = ", ".join((*machine.aliases, *machine.device_names))
+    notes = (
+        *([f"Also known as: {names}."] if names else []),
+        *(f"{key}: {fact}." for key, fact in result.facts.items()),
+        *(f"{number} {source}" for source, number in numbers.items()),
+        *dict.fromkeys(f"{item.table} {item.key}: {item.note}" for item in shown if item.note),
+        *dict.fromkeys(f"{table}: {note}" for table, note in machine.notes.items()),
+    )
+    table = Report(
+        "hardware show",
+        _figure_columns(numbers),
+        rows,
+        {**context, "hardware": machine.name, "file": machine.path},
+        notes=notes,
+        title=f"{machine.title} ({machine.vendor}, {machine.architecture})",
+    )
+    return _without_fitted(table)
+
+
+def _without_fitted(table: Report) -> Report:
+    """Return the figures of a machine of which people see those that are not constants of the latency model."""
+    shown = [row for row in table.rows if not row["table"].startswith(_FITTED)]
+    fitted = len(table.rows) - len(shown)
+    if not fitted:
+        return table
+    unlisted = f"{fitted} constants that measurements set: JSON and CSV have them, each with its source."
+    return replace(table, people_rows=shown, unlisted=unlisted)
+
+
+def _figure_columns(numbers: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return the columns of figures whose sources have some numbers."""
+    return (
         Column("table", merge=True),
         Column("key"),
         Column("value", "datasheet", show_row=lambda row: _quantity(row["value"], row["unit"])),
@@ -107,28 +140,22 @@ def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Re
         Column("sustained_source", shown=False),
         Column("note", shown=False),
     )
-    names = ", ".join((*machine.aliases, *machine.device_names))
-    notes = (
-        *([f"Also known as: {names}."] if names else []),
-        *(f"{key}: {fact}." for key, fact in result.facts.items()),
-        *(f"{number} {source}" for source, number in numbers.items()),
-        *dict.fromkeys(f"{item.table} {item.key}: {item.note}" for item in shown if item.note),
-        *dict.fromkeys(f"{table}: {note}" for table, note in machine.notes.items()),
-    )
-    rows = [_figure_row(figure) for figure in figures]
-    fitted = len(figures) - len(shown)
-    return Report(
-        "hardware show",
-        columns,
-        rows,
-        {**context, "hardware": machine.name, "file": machine.path},
-        notes=notes,
-        title=f"{machine.title} ({machine.vendor}, {machine.architecture})",
-        people_rows=[_figure_row(figure) for figure in shown] if fitted else None,
-        unlisted=f"{fitted} constants that measurements set: JSON and CSV have them, each with its source."
-        if fitted
-        else "",
-    )
+
+
+def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the sources of figures, and their numbers in the list below the table."""
+    shown = [row for row in rows if not row["table"].startswith(_FITTED)]
+    sources = dict.fromkeys(text for row in shown for text in (row["source"], row["sustained_source"]) if text)
+    return {source: f"[{number}]" for number, source in enumerate(sources, start=1)}
+
+
+def saved(table: Report) -> Report:
+    """Return machines, one, or findings that were read from JSON as the commands of `hardware` show them."""
+    if table.command == "hardware show":
+        return _without_fitted(with_columns(table, _figure_columns(_numbers(table.rows))))
+    if table.command == "hardware lint":
+        return with_columns(table, _LINT_COLUMNS, nothing="(no findings)")
+    return with_columns(table, _CATALOG_COLUMNS if table.command == "hardware list" else _DETECT_COLUMNS)
 
 
 def _figure_row(figure: Figure) -> dict[str, Any]:
@@ -149,7 +176,6 @@ def _references(row: Mapping[str, Any], numbers: Mapping[str, str]) -> str:
 @report.register
 def _(result: LintResult, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
     """Return one row for each finding."""
-    columns = (*map(Column, ("file", "line", "key", "severity", "code")), Column("message", prose=True))
     rows = [asdict(finding) for finding in result.findings]
     other = len(result.findings) - result.num_errors
     note = f"files: {len(result.files)}, errors: {result.num_errors}, other findings: {other}"
@@ -158,7 +184,7 @@ def _(result: LintResult, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report
         f"Nothing found in {file}: checked for {len(CODES)} kinds of mistakes, in the form of the file, peaks, chip, "
         "memory, links, launch and sustained figures."
     )
-    return Report("hardware lint", columns, rows, context, notes=(note,), nothing=nothing)
+    return Report("hardware lint", _LINT_COLUMNS, rows, context, notes=(note,), nothing=nothing)
 
 
 @report.register

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel import storage
 from perfmodel.core.kernel_name import short_name
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns, with_tables
 from perfmodel.core.units import format_count, format_si
 from perfmodel.investment.amdahl import ScalingFit, parallel_efficiency
 from perfmodel.investment.chains import PAYBACK, ROI, TIME
@@ -26,6 +27,16 @@ _CEILING = (
     "touch the whole run."
 )
 _REMOVED = "Ceiling: this part removed."
+_FLIPS = (
+    Column("candidate", shown=False),
+    Column("assumption"),
+    Column("value", "now"),
+    Column("net_zero_value", "net value 0 at"),
+    Column("net_zero_factor", "factor", "x"),
+    Column("rank_change_value", "rank changes at"),
+    Column("rank_change_factor", "factor", "x"),
+    Column("instead", "then first"),
+)
 _RANKED_BY = {ROI: "gain per day", PAYBACK: "payback", TIME: "time saved", HEADROOM: "what the bounds allow"}
 
 
@@ -48,14 +59,12 @@ def _(
     top : only the first rows.
     more : further tables.
     """
-    rows = [dataclasses.asdict(row) for row in ranking.rows[:top]]
-    notes = ranking.notes
-    if len(rows) < len(ranking.rows):
-        verb = "is" if len(ranking.rows) - len(rows) == 1 else "are"
-        notes = (f"{_rest(ranking, len(rows))} {verb} not shown.", *notes)
-    listed = _PARTS if ranking.ranked_by == HEADROOM and top is None else len(rows)
-    unlisted = f"{_rest(ranking, listed)}: --top {len(rows)} lists them." if listed < len(rows) else ""
-    return Report(
+    all_rows = [dataclasses.asdict(row) for row in ranking.rows]
+    rows, notes = all_rows[:top], ranking.notes
+    if len(rows) < len(all_rows):
+        verb = "is" if len(all_rows) - len(rows) == 1 else "are"
+        notes = (f"{_rest(all_rows, len(rows))} {verb} not shown.", *notes)
+    table = Report(
         "roi",
         _ranking_columns(money=ranking.economics is not None, bound=ranking.ranked_by != HEADROOM),
         rows,
@@ -65,17 +74,40 @@ def _(
         more or {},
         decision=ranking.decision,
         assumptions=_assumptions(ranking),
-        people_rows=rows[:listed],
-        unlisted=unlisted,
     )
+    return _first_parts(table) if ranking.ranked_by == HEADROOM and top is None else table
 
 
-def _rest(ranking: Ranking, listed: int) -> str:
+def _first_parts(table: Report) -> Report:
+    """Return the parts of a profile of which people see the first ones."""
+    rows = table.rows
+    unlisted = f"{_rest(rows, _PARTS)}: --top {len(rows)} lists them." if len(rows) > _PARTS else ""
+    return dataclasses.replace(table, people_rows=rows[:_PARTS], unlisted=unlisted)
+
+
+def saved(table: Report) -> Report:
+    """Return a ranking or a scenario that was read from JSON as `roi` or `whatif` shows it."""
+    if table.command == "whatif":
+        return with_columns(table, _step_columns(str(table.context.get("item") or "item")))
+    more = dict(table.more)
+    if "parts" in more:
+        more["parts"] = dataclasses.replace(_saved_ranking(more["parts"], HEADROOM), title="Headroom of each part")
+    ranked = dataclasses.replace(_saved_ranking(table, str(table.context.get("ranked_by"))), more=more)
+    return with_tables(ranked, sensitivity=("Sensitivity of the decision, each assumption changed alone", _FLIPS))
+
+
+def _saved_ranking(table: Report, ranked_by: str) -> Report:
+    money = any(row.get("yearly_saving") is not None for row in table.rows)
+    ranked = with_columns(table, _ranking_columns(money=money, bound=ranked_by != HEADROOM))
+    return _first_parts(ranked) if ranked_by == HEADROOM else ranked
+
+
+def _rest(rows: Sequence[Mapping[str, Any]], listed: int) -> str:
     """Return how many rows follow the listed ones, and their time, unless several of them change one entry."""
-    rest = ranking.rows[listed:]
-    targets = [target for row in rest for target in row.targets]
+    rest = rows[listed:]
+    targets = [target for row in rest for target in row["targets"]]
     overlap = len(set(targets)) < len(targets)
-    time = "" if overlap else f" ({format_si(math.fsum(row.time_s for row in rest), 's')})"
+    time = "" if overlap else f" ({format_si(math.fsum(row['time_s'] for row in rest), 's')})"
     return f"{format_count(len(rest), 'more row')}{time}"
 
 
@@ -169,23 +201,13 @@ def _(
 @report.register
 def _(found: Sensitivity) -> Report:
     """Return the assumptions as a table; the note names the one that flips the decision soonest."""
-    columns = (
-        Column("candidate", shown=False),
-        Column("assumption"),
-        Column("value", "now"),
-        Column("net_zero_value", "net value 0 at"),
-        Column("net_zero_factor", "factor", "x"),
-        Column("rank_change_value", "rank changes at"),
-        Column("rank_change_factor", "factor", "x"),
-        Column("instead", "then first"),
-    )
     note = "No single assumption flips the decision." if found.flips else "No candidate is to be done."
     if found.tightest is not None:
         flip, factor, event = found.tightest
         note = f"The tightest assumption: {flip.assumption}; at {factor:.3g}x of its value now, {event}."
     name = f" for {found.flips[0].candidate!r}" if found.flips else ""
     title = f"Sensitivity of the decision{name}, each assumption changed alone"
-    return Report("roi", columns, [dataclasses.asdict(flip) for flip in found.flips], notes=(note,), title=title)
+    return Report("roi", _FLIPS, [dataclasses.asdict(flip) for flip in found.flips], notes=(note,), title=title)
 
 
 @report.register
@@ -196,7 +218,21 @@ def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
     total = f"{format_si(result.profile.total_time_s, 's')} become {format_si(last.total_time_s, 's')}"
     doubtful = sum(bool(step.flags) for step in result.steps)
     suffix = f"; {doubtful} of them doubtful" if doubtful else ""
-    columns = (
+    flagged = tuple(f"Step {step.step}, {step.name}: {flag}." for step in result.steps for flag in step.flags)
+    speedup = f"{last.speedup:.3f}x" if math.isfinite(last.speedup) else "no time left"
+    return Report(
+        "whatif",
+        _step_columns(result.scenario.item),
+        [dataclasses.asdict(step) for step in result.steps],
+        {**(context or {}), "item": result.scenario.item},
+        (*flagged, *result.notes),
+        f"What if: {total}: {speedup}{per_item} after {format_count(len(result.steps), 'step')}{suffix}",
+    )
+
+
+def _step_columns(item: str) -> tuple[Column, ...]:
+    """Return the columns of the steps of a scenario, whose throughput counts some items."""
+    return (
         Column("step", "#"),
         Column("name"),
         Column("kind", drop=6),
@@ -209,23 +245,13 @@ def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("time_saved_s", "saved", "s", drop=5),
         Column("step_speedup", "step", "x", drop=3),
         Column("speedup", "cumulative", "x"),
-        Column("throughput_per_s", f"{result.scenario.item}/s", drop=1),
+        Column("throughput_per_s", f"{item}/s", drop=1),
         Column("bottleneck", drop=2),
         Column("bottleneck_fraction", "share", "fraction", drop=2),
         Column("max_further_speedup", "without it", "x", drop=7),
         Column("max_overall_speedup", "overall ceiling", "x", drop=6, note=_CEILING),
         Column("flags", "check", show=lambda flags: "doubtful" if flags else "ok"),
         Column("basis", "basis of new time", drop=8),
-    )
-    flagged = tuple(f"Step {step.step}, {step.name}: {flag}." for step in result.steps for flag in step.flags)
-    speedup = f"{last.speedup:.3f}x" if math.isfinite(last.speedup) else "no time left"
-    return Report(
-        "whatif",
-        columns,
-        [dataclasses.asdict(step) for step in result.steps],
-        context or {},
-        (*flagged, *result.notes),
-        f"What if: {total}: {speedup}{per_item} after {format_count(len(result.steps), 'step')}{suffix}",
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.report import Column, Report
+from perfmodel.core.saved import with_columns
 from perfmodel.measure.algorithms import Contests, Pair, Run, time_statistics
 
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
@@ -44,11 +45,7 @@ PAIR_COLUMNS = (
 def contests_report(contests: Contests, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
     """Return the runs, and the pairs with their measured and predicted crossovers."""
     rows = [_run_row(run) for run in contests.runs]
-    pairs = Report(
-        "bench", PAIR_COLUMNS, [_pair_row(pair) for pair in contests.pairs],
-        title="Where the second algorithm overtakes the first, or the first the second",
-        notes=("'-': one of them is faster at all sizes; the ratio is the time of the first over that of the second.",),
-    )  # fmt: skip
+    pairs = _pairs([_pair_row(pair) for pair in contests.pairs])
     correct = sum(row["correct"] for row in rows)
     apart = [run.predicted for run in contests.runs if run.predicted and math.isfinite(run.least_s)]
     note = (
@@ -64,6 +61,19 @@ def contests_report(contests: Contests, *, context: Mapping[str, Any] = _NO_CONT
         title=f"Algorithms measured, compared with {contests.machine.title or contests.machine.name}",
         more={"crossovers": pairs},
     )
+
+
+def _pairs(rows: Sequence[Mapping[str, Any]]) -> Report:
+    return Report(
+        "bench", PAIR_COLUMNS, rows, title="Where the second algorithm overtakes the first, or the first the second",
+        notes=("'-': one of them is faster at all sizes; the ratio is the time of the first over that of the second.",),
+    )  # fmt: skip
+
+
+def saved(table: Report) -> Report:
+    """Return measured algorithms that were read from JSON as `bench --algorithms` shows them."""
+    more = {key: _pairs(one.rows) if key == "crossovers" else one for key, one in table.more.items()}
+    return with_columns(table, RUN_COLUMNS, more=more)
 
 
 def _run_row(run: Run) -> dict[str, Any]:

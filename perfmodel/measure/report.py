@@ -10,6 +10,7 @@ from typing import Any
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.measure.algorithms import Contests
 from perfmodel.measure.algorithms_report import contests_report
 from perfmodel.measure.calibration.calibrate import Figures
@@ -18,7 +19,7 @@ from perfmodel.measure.collectives.links import LinkCalibration
 from perfmodel.measure.health.verdict import DeviceHealth, Verdict
 from perfmodel.measure.machine_facts import now_utc
 from perfmodel.measure.monitor.record import Recorded
-from perfmodel.measure.monitor.report import monitor_report
+from perfmodel.measure.monitor.report import READING_COLUMNS, monitor_report
 from perfmodel.measure.monitor.session import Monitor
 from perfmodel.prediction.topology import NETWORK_LINK
 
@@ -46,19 +47,32 @@ def _(watched: Monitor, *, context: Mapping[str, Any] | None = None) -> Report:
 
 # --- a calibrated machine
 
+_LINK_COLUMNS = (
+    Column("collective"),
+    Column("alpha_s", "step", "s"),
+    Column("beta_bytes_per_s", "bandwidth", "B/s"),
+    Column("fastest_bytes_per_s", "fastest message", "B/s", drop=1),
+    Column("error", "fit error", "fraction"),
+    Column("left_out", "left out", "fraction"),
+)
 
-@report.register
-def _(calibrated: CalibratedMachine, *, context: Mapping[str, Any] | None = None) -> Report:
-    """Return the figures of a calibration beside those of the datasheet, or of a CPU's arithmetic."""
-    figures, reference = calibrated.figures, calibrated.reference_name
-    rows = [_figure_row(*figure) for figure in _figures(calibrated.machine, calibrated.reference, figures)]
-    columns = (
+
+def _figure_columns(reference: str) -> tuple[Column, ...]:
+    """Return the columns of sustained figures beside those of some reference."""
+    return (
         Column("figure"),
         Column("datasheet", reference, show_row=lambda row: _quantity(row, "datasheet")),
         Column("sustained", show_row=lambda row: _quantity(row, "sustained")),
         Column("unit", shown=False),
         Column("fraction", unit="fraction"),
     )
+
+
+@report.register
+def _(calibrated: CalibratedMachine, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the figures of a calibration beside those of the datasheet, or of a CPU's arithmetic."""
+    figures, reference = calibrated.figures, calibrated.reference_name
+    rows = [_figure_row(*figure) for figure in _figures(calibrated.machine, calibrated.reference, figures)]
     above = [
         f"{row['figure']}: {100 * row['fraction']:.0f} % of the {reference}. "
         "Is that figure another product's, or of a lower clock?"
@@ -73,20 +87,13 @@ def _(calibrated: CalibratedMachine, *, context: Mapping[str, Any] | None = None
     )
     tables = {"working_sets": _working_sets(figures), "transfers": _transfers(figures)}
     more = {key: table for key, table in tables.items() if table.rows}
+    columns = _figure_columns(reference)
     return Report("calibrate", columns, rows, context or {}, notes, calibrated.machine.title, more)
 
 
 @report.register
 def _(calibration: LinkCalibration, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return latency and bandwidth of the link: of all collectives together, and of each."""
-    columns = (
-        Column("collective"),
-        Column("alpha_s", "step", "s"),
-        Column("beta_bytes_per_s", "bandwidth", "B/s"),
-        Column("fastest_bytes_per_s", "fastest message", "B/s", drop=1),
-        Column("error", "fit error", "fraction"),
-        Column("left_out", "left out", "fraction"),
-    )
     rows = [
         {"collective": name, **dataclasses.asdict(fit)}
         for name, fit in {"all": calibration.together, **calibration.parts}.items()
@@ -103,7 +110,7 @@ def _(calibration: LinkCalibration, *, context: Mapping[str, Any] | None = None)
         *_rough_note(calibration),
     )
     title = f"Link between {calibration.num_gpus} ranks of {calibration.machine.title}"
-    return Report("calibrate", columns, rows, context or {}, notes, title)
+    return Report("calibrate", _LINK_COLUMNS, rows, context or {}, notes, title)
 
 
 def _rough_note(calibration: LinkCalibration) -> tuple[str, ...]:
@@ -192,17 +199,6 @@ def _transfers(figures: Figures) -> Report:
 @report.register
 def _(health: DeviceHealth, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return the verdict on each figure of a device, with the range that was expected and the likely cause."""
-    columns = (
-        Column("area"),
-        Column("figure"),
-        Column("verdict"),
-        Column("measured", show_row=lambda row: _quantity(row, "measured")),
-        Column("expected_low", "expected", show_row=_expected),
-        Column("cause", "likely cause", prose=True),
-        Column("expected_high", shown=False),
-        Column("unit", shown=False),
-        Column("source", "source of the range", shown=False),
-    )
     rows = [
         {
             "area": check.area,
@@ -225,7 +221,7 @@ def _(health: DeviceHealth, *, context: Mapping[str, Any] | None = None) -> Repo
         "device": {"kind": health.kind, "name": health.device, **health.readings.facts},
     }
     title = f"Health of {machine.title if machine else health.device}"
-    return Report("bench --check", columns, rows, facts, tuple(_health_notes(health)), title)
+    return Report("bench --check", _CHECK_COLUMNS, rows, facts, tuple(_health_notes(health)), title)
 
 
 def _expected(row: Mapping[str, Any]) -> str:
@@ -238,6 +234,29 @@ def _expected(row: Mapping[str, Any]) -> str:
     if low == high:
         return _quantity(row, "expected_low")
     return f"{_quantity(row, 'expected_low')} to {_quantity(row, 'expected_high')}"
+
+
+_CHECK_COLUMNS = (
+    Column("area"),
+    Column("figure"),
+    Column("verdict"),
+    Column("measured", show_row=lambda row: _quantity(row, "measured")),
+    Column("expected_low", "expected", show_row=_expected),
+    Column("cause", "likely cause", prose=True),
+    Column("expected_high", shown=False),
+    Column("unit", shown=False),
+    Column("source", "source of the range", shown=False),
+)
+
+
+def saved(table: Report) -> Report:
+    """Return a calibration, a health check or readings that were read from JSON as their command shows them."""
+    if table.command == "monitor":
+        return with_columns(table, READING_COLUMNS)
+    if table.command == "bench --check":
+        return with_columns(table, _CHECK_COLUMNS)
+    links = any("collective" in row for row in table.rows)
+    return with_columns(table, _LINK_COLUMNS if links else _figure_columns("datasheet"))
 
 
 def _health_notes(health: DeviceHealth) -> Iterator[str]:

@@ -8,12 +8,14 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_count, format_si
 from perfmodel.module_capture.result import Captured, NotModelled
 from perfmodel.prediction.whole_model import Part, WholeModel
 
 #: modules inside this many others are summed in their parents, for people
 DEPTH = 2
+_INDENT = "  "
 #: operators of PyTorch that are not modelled, and lines, that people see
 _NAMES = 6
 #: a smaller share of the traffic that is not modelled is only a note for people, and sums are no lower limits
@@ -91,6 +93,18 @@ def _(
     )  # fmt: skip
 
 
+def saved(table: Report) -> Report:
+    """Return a module that was read from JSON as `capture` shows it: the tree of modules."""
+    tree = table.context.get("modules") or []
+    shown = [row for row in tree if _depth(row["module"]) <= DEPTH]
+    return with_columns(table, COLUMNS, people_rows=shown, unlisted=_deeper(len(tree) - len(shown)))
+
+
+def _depth(name: str) -> int:
+    """Return in how many others a module of the tree is."""
+    return (len(name) - len(name.lstrip())) // len(_INDENT)
+
+
 def _deeper(count: int) -> str:
     """Return a sentence about the modules that lie too deep to be listed; an empty one where there is none."""
     if not count:
@@ -114,7 +128,7 @@ def _tree(captured: Captured, times: Mapping[int, float], total: float) -> Itera
         known = not inside or any(captured.calls[index].op is not None for index in inside)
         time_s = sum(times.get(index, 0.0) for index in inside) if times and known else None
         yield {
-            "module": "  " * module.depth + (module.path.rpartition(".")[2] or captured.title.partition("(")[0]),
+            "module": _INDENT * module.depth + (module.path.rpartition(".")[2] or captured.title.partition("(")[0]),
             "path": module.path,
             "kind": module.kind,
             "parameters": module.parameters,

@@ -7,35 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.operators.listing import COMMON, OperatorInfo, OperatorListing
 
 
 @report.register
 def _(listing: OperatorListing, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return one row for each operator: op, dimensions (as they are written on the command line), summary."""
-    columns = (Column("op", "operator"), Column("dimensions"), Column("summary", shown=False))
     rows = [{"op": info.name, "dimensions": _shown(info), "summary": info.summary} for info in listing.operators]
     notes = (
         "Dimensions without a default have to be given; those in brackets follow from the others. Every operator takes "
         "dtype, engine, name and count.",
         "`perfmodel operators NAME` explains the dimensions of one.",
     )
-    return Report("operators", columns, rows, context or {}, notes, "Operators and their dimensions")
+    return Report("operators", _LISTED, rows, context or {}, notes, "Operators and their dimensions")
 
 
 @report.register
 def _(info: OperatorInfo, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return one row for each dimension: name, kind, default, required, allowed, meaning."""
-    columns = (
-        Column("name", "dimension"),
-        Column("default", show_row=_default),
-        Column("kind", drop=1),
-        Column("meaning"),
-        Column("allowed", shown=False),
-        Column("required", shown=False),
-    )
     rows = [dataclasses.asdict(item) for item in info.dimensions]
-    return Report("operators", columns, rows, {"op": info.name, **(context or {})}, (), f"{info.name}: {info.summary}")
+    return Report(
+        "operators", _DIMENSIONS, rows, {"op": info.name, **(context or {})}, (), f"{info.name}: {info.summary}"
+    )
 
 
 def _shown(info: OperatorInfo) -> str:
@@ -54,3 +48,17 @@ def _default(row: Mapping[str, Any]) -> str:
 
 #: other names of a choice that fit into a cell
 _MOST_NAMES = 4
+_LISTED = (Column("op", "operator"), Column("dimensions"), Column("summary", shown=False))
+_DIMENSIONS = (
+    Column("name", "dimension"),
+    Column("default", show_row=_default),
+    Column("kind", drop=1),
+    Column("meaning"),
+    Column("allowed", shown=False),
+    Column("required", shown=False),
+)
+
+
+def saved(table: Report) -> Report:
+    """Return operators, or the dimensions of one, that were read from JSON as `operators` lists them."""
+    return with_columns(table, _DIMENSIONS if any("required" in row for row in table.rows) else _LISTED)

@@ -32,11 +32,12 @@ PartsOf = Callable[[Operator, str], tuple[Sequence[Operator], str]]
 COMPOSED = "a composition of several kernels"
 
 
-def read_calls(path: str | os.PathLike[str], parts_of: PartsOf | None = None) -> Measurements:
+def read_calls(path: str | os.PathLike[str], parts_of: PartsOf | None = None, hardware: str = "") -> Measurements:
     """Return the measured calls of a record of ``perfmodel bench`` or of a table of measurements.
 
     The first character tells them apart, of what is inside where the file is gzip: a JSON document starts with a brace,
-    a table with the name of a column. ``parts_of`` is that of `measured_calls`.
+    a table with the name of a column. ``parts_of`` is that of `measured_calls`, and ``hardware`` that of
+    `read_measurements`: a record names its machine.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def read_calls(path: str | os.PathLike[str], parts_of: PartsOf | None = None) ->
     with contextlib.suppress(OSError, EOFError, ValueError, zlib.error), opened(path) as stream:
         if stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return measured_calls(read_record(path, ("bench",)), parts_of)
-    return read_measurements(path)
+    return read_measurements(path, hardware)
 
 
 def measured_calls(record: Record, parts_of: PartsOf | None = None) -> Measurements:

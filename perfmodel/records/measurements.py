@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips, reason_of
+from perfmodel.core.units import format_count
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import load_operator, operator_names
@@ -51,11 +52,16 @@ _SINGLE_CALLS = ("torch",)
 _UNUSED_KINDS = ("label", "count")
 
 
-def read_measurements(path: str | os.PathLike[str]) -> Measurements:
+def read_measurements(path: str | os.PathLike[str], hardware: str = "") -> Measurements:
     """Return the measured calls of a table, in groups that share everything but their sizes.
 
     Impossible rows (an unknown operator, a size below 1, a time that is not above zero, an elementwise ``numel`` that
     is not ``rows`` x ``cols``) are left out and counted in `Measurements.skipped`.
+
+    Parameters
+    ----------
+    path : the table.
+    hardware : the machine of rows that name none, as of a table without the column; "" where nobody states it.
 
     Raises
     ------
@@ -63,10 +69,11 @@ def read_measurements(path: str | os.PathLike[str]) -> Measurements:
         When the file cannot be read as such a table: not text, half a gzip file, a required column missing, a row
         with more or fewer cells than the header, text where a number is needed, or no rows.
     """
-    table = read_table(path)
+    table = read_table(path, hardware)
     skips = Skips()
     calls = [group for rows in _groups(table) if (group := _calls(table, rows, skips)) is not None]
-    return Measurements(table.place, tuple(calls), skips.all(), _notes(table))
+    taken = (f"{table.place}: {format_count(table.unnamed, 'row')} without a machine; taken as {hardware}.",)
+    return Measurements(table.place, tuple(calls), skips.all(), (*_notes(table), *(taken if table.unnamed else ())))
 
 
 def _groups(table: Table) -> list[Lines]:

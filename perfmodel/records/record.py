@@ -63,8 +63,8 @@ def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) 
     """
     remedy = _remedy(commands)
     if isinstance(document, dict):
-        document = _in_current_words(document, place)
-        _check_command(document, place, commands, remedy)
+        document = in_current_words(document, place)
+        _check_command(document, place, commands)
     try:
         checked = msgspec.convert(document, Document)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
@@ -79,15 +79,19 @@ def _remedy(commands: Sequence[str]) -> str:
     return f"Write one with: {' or '.join(_EXAMPLES[command] for command in commands)}."
 
 
-def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[str], remedy: str) -> None:
+def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[str]) -> None:
     """Refuse the JSON of another command, before its keys are compared with those of a record."""
     command = document.get("command")
     if "schema_version" in document and isinstance(command, str) and command not in commands:
-        wanted = " or ".join(commands)
-        look = f"To look at this one: perfmodel report {place} -o page.html."
-        raise InputFileError(
-            f"is a record of {command!r}; one of {wanted} is needed.", place=place, remedy=f"{remedy} {look}"
-        )
+        raise wrong_command(command, place, commands)
+
+
+def wrong_command(command: str, place: str, commands: Sequence[str]) -> InputFileError:
+    """Build the error for the JSON of another command than those whose records are needed."""
+    wanted = " or ".join(commands)
+    look = f"To look at this one: perfmodel show {place}."
+    message = f"is a record of {command!r}; one of {wanted} is needed."
+    return InputFileError(message, place=place, remedy=f"{_remedy(commands)} {look}")
 
 
 def reason_of(error: msgspec.ValidationError | UnicodeEncodeError) -> str:
@@ -99,7 +103,7 @@ def reason_of(error: msgspec.ValidationError | UnicodeEncodeError) -> str:
     return f"{message[0].lower()}{message[1:]}{where}"
 
 
-def _in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:
+def in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:
     """Return a document with the keys and words of the current version.
 
     Raises

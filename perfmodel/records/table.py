@@ -19,6 +19,7 @@ from perfmodel.records.layouts import PARQUET, Columns, read_parquet, tidy
 
 #: columns that every table has
 REQUIRED = ("hardware", "op", "dtype", "time_s")
+_HARDWARE = "hardware"
 #: how columns of times begin in other tables
 _TIMES = ("time", "latency", "duration", "median", "mean")
 
@@ -29,11 +30,15 @@ _Word = TypeVar("_Word", bound=Vocabulary)
 
 @dataclass(frozen=True)
 class Table:
-    """A file as columns of text, with the line of each row."""
+    """A file as columns of text, with the line of each row.
+
+    ``unnamed`` counts the rows that name no machine, and have the one that the caller states.
+    """
 
     place: str
     columns: Mapping[str, NDArray[np.object_]]
     line: Lines
+    unnamed: int = 0
 
     def cells(self, name: str, rows: Lines) -> NDArray[np.object_]:
         """Return the cells of some rows; blank ones for a column that the table lacks."""
@@ -67,8 +72,12 @@ class Table:
         return InputFileError(f"line {self.line[row]}, column {name!r}: {message}", place=self.place, remedy=remedy)
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
+def read_table(path: str | os.PathLike[str], hardware: str = "") -> Table:
     """Return the cells of a file.
+
+    Parameters
+    ----------
+    hardware : the machine of rows that name none; "" where nobody states it.
 
     Raises
     ------
@@ -77,13 +86,13 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     """
     place = os.fspath(path)
     if place.endswith(PARQUET):
-        return _table(place, read_parquet(path))
+        return _table(place, read_parquet(path), hardware)
     reader = csv.reader(io.StringIO(read_text(path), newline=""))
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
         header = [name.strip() for name in next(reader, [])]
-        _check_header([*tidy(dict.fromkeys(header, ()))], place, header)
+        _check_header([*tidy(dict.fromkeys(header, ())), *_stated(hardware)], place, header)
         for row in reader:
             if row:
                 rows.append(row)
@@ -99,18 +108,28 @@ def read_table(path: str | os.PathLike[str]) -> Table:
             )
     if not rows:
         raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
-    return _table(place, dict(zip(header, zip(*rows, strict=True), strict=True)), lines)
+    return _table(place, dict(zip(header, zip(*rows, strict=True), strict=True)), hardware, lines)
 
 
-def _table(place: str, cells: Columns, lines: Sequence[int] = ()) -> Table:
+def _stated(hardware: str) -> list[str]:
+    """Return the columns that a stated machine stands for."""
+    return [_HARDWARE] if hardware else []
+
+
+def _table(place: str, cells: Columns, hardware: str, lines: Sequence[int] = ()) -> Table:
     """Return columns of text as a table; rows count from 1 where they have no lines."""
     found = tidy(cells)
-    _check_header(list(found), place)
+    _check_header([*found, *_stated(hardware)], place, list(found))
     columns = {name: _column(column) for name, column in found.items()}
     rows = len(columns["time_s"])
+    unnamed = 0
+    if hardware:
+        named = [str(cell).strip() for cell in columns.get(_HARDWARE, [""] * rows)]
+        columns[_HARDWARE] = _column([cell or hardware for cell in named])
+        unnamed = named.count("")
     if not rows:
         raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
-    return Table(place, columns, np.array(lines if len(lines) else range(1, rows + 1)))
+    return Table(place, columns, np.array(lines if len(lines) else range(1, rows + 1)), unnamed)
 
 
 def _column(cells: Sequence[str]) -> NDArray[np.object_]:
@@ -119,8 +138,7 @@ def _column(cells: Sequence[str]) -> NDArray[np.object_]:
     return column
 
 
-def _check_header(known: list[str], place: str, written: list[str] | None = None) -> None:
-    header = known if written is None else written
+def _check_header(known: list[str], place: str, header: list[str]) -> None:
     missing = [name for name in REQUIRED if name not in known]
     repeated = sorted({name for name in header if header.count(name) > 1})
     if missing or repeated:
@@ -137,7 +155,7 @@ def _hints(missing: Sequence[str], header: Sequence[str]) -> str:
     """Return what to write into columns that are missing, where the header says what was meant."""
     hints = []
     if "hardware" in missing and "op" in header:
-        hints.append("hardware is a name of `perfmodel hardware list` in each row.")
+        hints.append("hardware is a name of `perfmodel hardware list` in each row; --on HW states one for all rows.")
     other = next((name for name in header if name.lower().startswith(_TIMES)), "")
     if "time_s" in missing and other:
         hints.append(f"time_s is in seconds: convert {other!r}.")

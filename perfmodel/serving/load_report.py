@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import first_rows, with_columns, with_tables
 from perfmodel.core.units import format_count, format_si
 from perfmodel.serving.meanings import MEANINGS
 from perfmodel.serving.points import CONCURRENCY, QPS, Point
@@ -31,6 +32,8 @@ def whole_name(facts: Mapping[str, Any]) -> str:
     return " ".join((facts["hardware"], *plan, facts["weights"], f"kv {facts['kv']}"))
 
 
+#: titles of further tables
+_TERMS, LARGEST = "Terms of the mean step", "Largest load that meets the objectives"
 #: preemptions of a request that are worth a note on a steady state
 _SELDOM = 0.005
 #: what the formula of the steady state does not know, and is null in its rows
@@ -95,14 +98,15 @@ def _percentile(key: str, name: str) -> Any:
     return lambda row: format_si(row[key][name], "s", 3) if name in (row.get(key) or {}) else "-"
 
 
-def point_columns(points: Sequence[Point]) -> tuple[Column, ...]:
-    """Return the columns of a table of points."""
-    several = len({str(sorted(point.facts.items(), key=str)) for point in points}) > 1
-    loads = {point.load for point in points}
-    percentiles = [name for name in points[0].figures["ttft_s"] if name[0] == "p" and "_" not in name]
+def point_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """Return the columns of the rows of points."""
+    first = rows[0]
+    several = len({row["deployment"] for row in rows}) > 1
+    loads = {row["load"] for row in rows}
+    percentiles = [name for name in first["ttft_s"] if name[0] == "p" and "_" not in name]
     last = percentiles[-1] if percentiles else ""
-    priced = not math.isnan(points[0].price_per_gpu_hour)
-    judged = points[0].attainment is not None
+    priced = "cost_per_million_tokens" in first
+    judged = "attainment" in first
     return (
         Column("deployment", "", shown=several, merge=True),
         Column("concurrency", "users", digits=3, shown=loads == {CONCURRENCY}),
@@ -116,13 +120,46 @@ def point_columns(points: Sequence[Point]) -> tuple[Column, ...]:
         Column("tpot_s", "80 %", "s", show_row=_interval("tpot_s"), drop=2),
         Column("tpot_s", f"{last} TPOT", "s", shown=bool(last), show_row=_percentile("tpot_s", last), drop=5),
         Column("output_tokens_per_s", "tok/s", digits=4),
-        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4, drop=3, shown=points[0].gpus > 1 or several),
+        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4, drop=3, shown=first["gpus"] > 1 or several),
         Column("tokens_per_s_per_user", "tok/s/user", digits=3, drop=7),
         Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced, drop=1),
         Column("requests_per_money", "req/money", digits=3, shown=priced, drop=8),
         Column("attainment", "good", "fraction", shown=judged, drop=1),
         Column("slo_met", "met", shown=judged),
         Column("limiter", drop=4),
+    )
+
+
+def saved(table: Report) -> Report:
+    """Return points or ranked deployments that were read from JSON as `serve` or `search serve` shows them."""
+    if not any("deployment" in row and "ttft_s" in row for row in table.rows):
+        return table
+    if table.command == "search serve":
+        return first_rows(with_columns(table, ranking_columns(table.rows)), "deployments")
+    shown = with_columns(table, point_columns(table.rows))
+    if "largest_load" in table.more:
+        shown = with_tables(shown, largest_load=(LARGEST, point_columns(table.more["largest_load"].rows)))
+    return with_tables(shown, terms=(_TERMS, _term_columns(len({row["deployment"] for row in table.rows}) > 1)))
+
+
+def ranking_columns(rows: Sequence[Mapping[str, Any]], for_qps: float | None = None) -> tuple[Column, ...]:
+    """Return the columns of ranked deployments, some of which may be wanted for a load [requests/s]."""
+    priced = any("cost_per_million_tokens" in row for row in rows)
+    wanted = any(row.get("gpus_for_load") is not None for row in rows)
+    return (
+        Column("rank", "#"),
+        Column("deployment", ""),
+        Column("gpus", "GPUs", drop=5),
+        Column("concurrency", "users", digits=3),
+        Column("ttft_s", "TTFT", "s", show_row=_mean("ttft_s")),
+        Column("tpot_s", "TPOT", "s", show_row=_mean("tpot_s")),
+        Column("output_tokens_per_s", "tok/s", digits=4, drop=4),
+        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4),
+        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced),
+        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=6),
+        Column("gpus_for_load", f"for {for_qps:g}/s" if for_qps else "for the load", shown=wanted),
+        Column("limiter", drop=1),
+        Column("stops_at", "stops at", drop=2),
     )
 
 
@@ -141,7 +178,7 @@ def _(
     facts = [item.facts for item in points]
     rows = [row_of(item, deployment_name(item.facts, facts)) for item in points]
     return Report(
-        "serve", point_columns(points), rows, context or {}, (*_load_notes(points, facts), *notes),
+        "serve", point_columns(rows), rows, context or {}, (*_load_notes(points, facts), *notes),
         title or _title(points), more or {}, decision=decision,
     )  # fmt: skip
 
@@ -209,15 +246,19 @@ def terms_report(points: Sequence[Point]) -> Report:
         for term, time_s in sorted(point.terms_s.items(), key=lambda item: -item[1])
         if time_s > 0
     ]
-    columns = (
-        Column("deployment", "", merge=True, shown=len(set(map(str, facts))) > 1),
+    return Report("serve", _term_columns(len(set(map(str, facts))) > 1), rows, title=_TERMS)
+
+
+def _term_columns(several: bool) -> tuple[Column, ...]:
+    """Return the columns of the terms of steps, those of several deployments or of one."""
+    return (
+        Column("deployment", "", merge=True, shown=several),
         Column("load", merge=True),
         Column("term"),
         Column("time_s", "time", "s"),
         Column("share", unit="fraction"),
         Column("meaning", drop=1),
     )
-    return Report("serve", columns, rows, title="Terms of the mean step")
 
 
 @report.register

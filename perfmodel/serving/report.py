@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.serving import load_report as load_report
 from perfmodel.serving.cycle import Steady
@@ -116,6 +117,23 @@ _FITTED = (
     ("host_s", "host", "s", "time of the host that no kernel hides, a step"),
     ("gap_s", "gap", "s", "idle time between two kernels"),
 )
+_ENGINE_COLUMNS = (
+    Column("constant"),
+    Column("before", show_row=lambda row: format_si(row["before"], row["unit"])),
+    Column("fitted", show_row=lambda row: format_si(row["fitted"], row["unit"])),
+    Column("unit", shown=False),
+    Column("identified"),
+    Column("meaning", drop=1),
+)
+
+
+def saved(table: Report) -> Report:
+    """Return loads, ranked deployments or the constants of an engine that were read from JSON as commands show them."""
+    if table.command == "calibrate":
+        return with_columns(table, _ENGINE_COLUMNS)
+    if {"isl", "ttft_s"} <= {key for row in table.rows for key in row} and "deployment" not in table.rows[0]:
+        return with_columns(table, _STEADY)
+    return load_report.saved(table)
 
 
 @report.register
@@ -135,17 +153,11 @@ def _(fit: EngineFit, *, context: Mapping[str, Any] | None = None) -> Report:
         }
         for kind, value in fit.engine.hot.items()
     ]  # fmt: skip
-    columns = (
-        Column("constant"),
-        Column("before", show_row=lambda row: format_si(row["before"], row["unit"])),
-        Column("fitted", show_row=lambda row: format_si(row["fitted"], row["unit"])),
-        Column("unit", shown=False),
-        Column("identified"),
-        Column("meaning", drop=1),
-    )
     note = (
         f"mean of |ln(predicted / measured)| of the time of a step on {fit.runs} runs: {fit.error_before:.3f} before, "
         f"{fit.error:.3f} with these constants."
     )
     facts = {"engine": fit.before.name, "runs": fit.runs, "error_before": fit.error_before, "error": fit.error}
-    return Report("calibrate", columns, rows, {**facts, **(context or {})}, (note,), title="Constants of an engine")
+    return Report(
+        "calibrate", _ENGINE_COLUMNS, rows, {**facts, **(context or {})}, (note,), title="Constants of an engine"
+    )

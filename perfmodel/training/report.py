@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import first_rows, with_columns, with_tables
 from perfmodel.core.units import DAY_S, HOUR_S, format_binary, format_large, format_long, format_si
-from perfmodel.training.constants import constants
 from perfmodel.training.data_loading import Loading
 from perfmodel.training.goodput import Goodput
-from perfmodel.training.memory_result import PARTS, Memory, StageMemory
+from perfmodel.training.memory_report import MEMORY_TITLE, memory_columns
 from perfmodel.training.mixed import MixedStep
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.scaling import Scaling
 from perfmodel.training.search import Search
-from perfmodel.training.step_rows import columns_of, plan_text, row_of, terms_report
+from perfmodel.training.step_rows import MFU_NOTE, columns_of, mfu_note, plan_text, row_of, term_columns, terms_report
 from perfmodel.training.study import Study
 from perfmodel.training.timeline import pipeline_facts
-from perfmodel.training.unmeasured import MEMORY
 
-#: what each part of memory is, for people
-MEANING = {
-    "weights": "parameters that stay",
-    "gradients": "between the micro batches",
-    "optimizer": "master weights and moments",
-    "copies": "of whole weights, cast to the products' dtype",
-    "gathered": "sharded weights in use",
-    "activations": "kept for backward",
-    "logits": "of the head, and the loss",
-    "temporary": "computed anew, gradients of activations",
-    "communication": "staged by exchanges",
-    "pools": "reserved for other streams",
-}
+#: titles of further tables
+_CHANGED = "Changes after which it fits, the fastest first"
+_LONG_RUN = "A long run with failures"
+_MIXED = "A step of unequal GPUs, the batch in proportion to their rates"
+_SHARES = (Column("gpu", "GPUs"), Column("samples", "sequences"))
+_SCALING = (
+    Column("gpus", "GPUs"),
+    Column("batch"),
+    Column("time_s", "step", "s"),
+    Column("tokens_per_s_per_gpu", "tokens/s/GPU"),
+    Column("speedup", unit="x"),
+    Column("efficiency", unit="fraction"),
+)
+_RUN = (
+    Column("fraction", "useful", "fraction"),
+    Column("interval_s", "checkpoint every", "s", show=format_long),
+    Column("pause_s", "pause", "s", show=format_long),
+    Column("write_s", "safe after", "s", show=format_long, drop=2),
+    Column("checkpoint_bytes", "checkpoint", "B", drop=1),
+    Column("mtbf_s", "time between failures", "s", show=format_long),
+    Column("failures_per_day", "failures a day", digits=2, drop=3),
+)
 #: terms of a step that one sentence tells
 _TERMS_TOLD = 3
 
@@ -59,12 +66,13 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
         {} if several else _details(study, first)
     )
     facts = {} if several else {"pipeline": _pipeline(first)}
+    rows = [row_of(step, study) for step in steps]
     if study.mixed:
         more["mixed"] = report(study.mixed)
     return Report(
         "train",
-        columns_of(steps, plans=several, clusters=clusters),
-        [row_of(step, study) for step in steps],
+        columns_of(rows, mfu_note(steps), plans=several, clusters=clusters),
+        rows,
         {**(context or {}), **facts},
         (*_notes(study), *dict.fromkeys(note for step in steps for note in step.notes)),
         heading,
@@ -162,72 +170,21 @@ def _changes(study: Study) -> Report:
         }
         for rank, change in enumerate(study.changes, start=1)
     ]
-    columns = (
-        Column("rank", "#"),  # a change of several options may take two lines
-        Column("change"),
-        Column("time_s", "step", "s"),
-        Column("memory_total_bytes", "memory", "iB", show_row=_changed_memory),
-        Column("tight", shown=False),
-    )
     notes = ("(~) fits only if memory does not fragment.",) if any(change.tight for change in study.changes) else ()
-    return Report("train", columns, rows, notes=notes, title="Changes after which it fits, the fastest first")
+    return Report("train", _CHANGES, rows, notes=notes, title=_CHANGED)
 
 
 def _changed_memory(row: Mapping[str, Any]) -> str:
     return f"{format_binary(row['memory_total_bytes'])}{' (~)' if row['tight'] else ''}"
 
 
-@report.register
-def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
-    """Return the memory of the first, the fullest and the last GPU of a pipeline, part by part."""
-    peak = memory.peak
-    shown: dict[str, StageMemory] = {"first": memory.stages[0]}
-    if len(memory.stages) > 1:
-        shown["last"] = memory.stages[-1]
-        if peak.stage not in (0, len(memory.stages) - 1):
-            shown["fullest"] = peak
-    rows: list[dict[str, Any]] = [
-        {"part": part, "what": MEANING[part], **{name: stage.parts[part] for name, stage in shown.items()}}
-        for part in PARTS
-        if any(stage.parts[part] > 0 for stage in memory.stages)
-    ]
-    rows.append({"part": "total", "what": "", **{name: stage.total_bytes for name, stage in shown.items()}})
-    columns = (
-        Column("part"),
-        *(Column(name, f"stage {stage.stage}", "iB") for name, stage in shown.items()),
-        Column("what", "is", drop=1),
-    )
-    moments = ", ".join(f"stage {stage.stage}: {stage.moment}" for stage in shown.values())
-    printed = constants().intervals[MEMORY]
-    wanted = format_binary(peak.pools_bytes)
-    cut = f"Pools have what is left of the GPU: they are given back when memory runs out, and would hold {wanted} else."
-    notes = (
-        *([cut] if peak.wanted_bytes > peak.total_bytes else []),
-        *_host_notes(memory),
-        f"A GPU has {format_binary(memory.capacity_bytes)}. Moment of the peak: {moments}. On the fullest GPU "
-        f"{format_binary(memory.low_bytes)} live, and up to {format_binary(memory.high_bytes)} are reserved with "
-        f"fragmentation of {memory.fragmentation:.0%}.",
-        f"Other laboratories print {printed.low:.2f} to {printed.high:.2f} times as much for their runs: peaks of the "
-        "allocator, or the whole device's memory in use, and code of their own.",
-    )
-    return Report("train", columns, rows, context or {}, notes, "Memory of a GPU at its peak")
-
-
-def _host_notes(memory: Memory) -> list[str]:
-    """Return what lives on a host, and whether it has the memory."""
-    if not memory.host_bytes:
-        return []
-    sharing = memory.sharing_host
-    parts = ", ".join(f"{part} {format_binary(sharing * size)}" for part, size in memory.host_parts.items())
-    has = sharing * memory.host_capacity_bytes
-    if math.isinf(has):
-        room = "Nobody stated its memory: --host-memory does."
-    elif memory.host_fits:
-        room = f"It has {format_binary(has)}."
-    else:
-        room = f"It has {format_binary(has)}, which is too little. Use more hosts, or a smaller --offload-fraction."
-    gpus = "a GPU" if sharing == 1 else f"{sharing} GPUs"
-    return [f"On the host of {gpus}, pinned: {parts}, together {format_binary(memory.host_bytes)}. {room}"]
+_CHANGES = (
+    Column("rank", "#"),  # a change of several options may take two lines
+    Column("change"),
+    Column("time_s", "step", "s"),
+    Column("memory_total_bytes", "memory", "iB", show_row=_changed_memory),
+    Column("tight", shown=False),
+)
 
 
 @report.register
@@ -261,11 +218,39 @@ def _(
     facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
              "equal_to_best": found.equal_to_best, "tight": found.tight, "untried": found.untried}  # fmt: skip
     where = found.clusters[0].name if not several else f"{len(found.clusters)} clusters"
-    columns = columns_of(study.steps, plans=True, clusters=several, ranked=True)
-    if study.priced:
-        columns = tuple(dataclasses.replace(one, shown=one.shown or one.key == "run_cost") for one in columns)
+    columns = _ranked_columns(rows, mfu_note(study.steps), clusters=several)
     title = f"Best set-ups of {found.model} on {where}"
     return Report("search train", columns, rows, {**(context or {}), **facts}, tuple(notes), title)
+
+
+def _ranked_columns(rows: Sequence[Mapping[str, Any]], mfu: str, *, clusters: bool) -> tuple[Column, ...]:
+    """Return the columns of ranked set-ups, with the cost of a run where there are prices."""
+    columns = columns_of(rows, mfu, plans=True, clusters=clusters)
+    priced = any("price_per_gpu_hour" in row for row in rows)
+    return tuple(dataclasses.replace(one, shown=one.shown or (priced and one.key == "run_cost")) for one in columns)
+
+
+def saved(table: Report) -> Report:
+    """Return steps, set-ups or a scaling that were read from JSON as `train` or `search train` shows them."""
+    if "weak" in table.context:
+        return with_columns(table, _SCALING)
+    if not any("plan" in row for row in table.rows):
+        return table
+    mfu = next((note for note in table.notes if note.startswith(MFU_NOTE)), "")
+    clusters = len({(row["gpus"], row["hardware"]) for row in table.rows}) > 1
+    if table.command == "search train":
+        return first_rows(with_columns(table, _ranked_columns(table.rows, mfu, clusters=clusters)), "set-ups")
+    columns = columns_of(table.rows, mfu, plans=len(table.rows) > 1, clusters=clusters)
+    further = {"changes": (_CHANGED, _CHANGES), "run": (_LONG_RUN, _RUN), "mixed": (_MIXED, _SHARES)}
+    stages = [key for key in ("first", "last", "fullest") if any(key in row for row in _rows_of(table, "memory"))]
+    memory = memory_columns({key: f"{key} stage" for key in stages})
+    terms = ("Terms, on the GPU that sets the pace", term_columns(plans=len(table.rows) > 1, clusters=clusters))
+    return with_columns(with_tables(table, **further, memory=(MEMORY_TITLE, memory), terms=terms), columns)
+
+
+def _rows_of(table: Report, key: str) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of a further table; none where there is no such table."""
+    return table.more[key].rows if key in table.more else ()
 
 
 def _tight(found: Search) -> list[str]:
@@ -290,35 +275,18 @@ def _(scaled: Scaling, *, context: Mapping[str, Any] | None = None) -> Report:
         {**row_of(step), "speedup": speedup, "efficiency": efficiency}
         for step, speedup, efficiency in zip(scaled.steps, scaled.speedups, scaled.efficiencies, strict=True)
     ]
-    columns = (
-        Column("gpus", "GPUs"),
-        Column("batch"),
-        Column("time_s", "step", "s"),
-        Column("tokens_per_s_per_gpu", "tokens/s/GPU"),
-        Column("speedup", unit="x"),
-        Column("efficiency", unit="fraction"),
-    )
     law = "Gustafson" if scaled.weak else "Amdahl"
     notes = (f"Serial fraction, fitted ({law}): {scaled.serial_fraction:.2%}.",)
     title = f"{'Weak' if scaled.weak else 'Strong'} scaling of {scaled.steps[0].model}"
     facts = {"serial_fraction": scaled.serial_fraction, "weak": scaled.weak}
-    return Report("train", columns, rows, {**(context or {}), **facts}, notes, title)
+    return Report("train", _SCALING, rows, {**(context or {}), **facts}, notes, title)
 
 
 @report.register
 def _(run: Goodput, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return what failures and checkpoints leave of a long run."""
-    columns = (
-        Column("fraction", "useful", "fraction"),
-        Column("interval_s", "checkpoint every", "s", show=format_long),
-        Column("pause_s", "pause", "s", show=format_long),
-        Column("write_s", "safe after", "s", show=format_long, drop=2),
-        Column("checkpoint_bytes", "checkpoint", "B", drop=1),
-        Column("mtbf_s", "time between failures", "s", show=format_long),
-        Column("failures_per_day", "failures a day", digits=2, drop=3),
-    )
     title = f"A long run on {run.gpus} GPUs with failures"
-    return Report("train", columns, [dataclasses.asdict(run)], context or {}, (), title)
+    return Report("train", _RUN, [dataclasses.asdict(run)], context or {}, (), title)
 
 
 @report.register
@@ -337,7 +305,6 @@ def _(loading: Loading, *, context: Mapping[str, Any] | None = None) -> Report:
 @report.register
 def _(step: MixedStep, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return the shares of unequal GPUs."""
-    columns = (Column("gpu", "GPUs"), Column("samples", "sequences"))
     names = step.names or tuple(map(str, range(len(step.samples))))
     rows = [{"gpu": name, "samples": share} for name, share in zip(names, step.samples, strict=True)]
     notes = (
@@ -351,9 +318,9 @@ def _(step: MixedStep, *, context: Mapping[str, Any] | None = None) -> Report:
              "exchange_s": step.exchange_s}  # fmt: skip
     return Report(
         "train",
-        columns,
+        _SHARES,
         rows,
         {**(context or {}), **facts},
         notes,
-        "A step of unequal GPUs, the batch in proportion to their rates",
+        _MIXED,
     )

@@ -133,17 +133,27 @@ _HIDDEN = {
 _MFU_FULL = "MFU, full counts the whole square of attention (NeMo until 24, llm-foundry)."
 
 
-def _mfu(steps: Sequence[TrainingStep]) -> str:
+#: how the note on what MFU counts begins
+MFU_NOTE = "MFU counts "
+
+
+def mfu_note(steps: Sequence[TrainingStep]) -> str:
     """Return what MFU counts: frozen weights have no gradients."""
     flop = " or ".join(sorted({"4 FLOP (frozen weights)" if step.plan.lora else "6 FLOP" for step in steps}))
-    return f"MFU counts {flop} a parameter and token without the embedding, and attention under its causal mask."
+    return f"{MFU_NOTE}{flop} a parameter and token without the embedding, and attention under its causal mask."
 
 
-def columns_of(
-    steps: Sequence[TrainingStep], *, plans: bool, clusters: bool, ranked: bool = False
-) -> tuple[Column, ...]:
-    """Return the columns of steps; ``plans`` shows in which way each is trained, ``clusters`` on which GPUs."""
-    sizes = [key for key in ("batch", "seq") if len({getattr(step.plan, key) for step in steps}) > 1]
+def columns_of(rows: Sequence[Mapping[str, Any]], mfu: str, *, plans: bool, clusters: bool) -> tuple[Column, ...]:
+    """Return the columns of the rows of steps.
+
+    Parameters
+    ----------
+    rows : of `row_of`, with a rank where they are ranked.
+    mfu : what MFU counts in them: `mfu_note`.
+    plans, clusters : whether people see how each is trained, and on which GPUs.
+    """
+    sizes = [key for key in ("batch", "seq") if len({row[key] for row in rows}) > 1]
+    ranked = any("rank" in row for row in rows)
     return (
         *((Column("rank", "#"),) if ranked else ()),
         Column("hardware", "cluster", shown=clusters, show_row=lambda row: f"{row['gpus']} x {row['hardware']}"),
@@ -152,7 +162,7 @@ def columns_of(
         Column("time_s", "step", "s"),
         Column("time_low_s", "80 % interval", show_row=_range),
         Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4, drop=3),
-        Column("mfu", "MFU", "fraction", drop=1, note=_mfu(steps)),
+        Column("mfu", "MFU", "fraction", drop=1, note=mfu),
         Column("mfu_full_attention", "MFU, full", "fraction", drop=5, note=_MFU_FULL),
         Column("hfu", "HFU", "fraction", drop=4, note="HFU counts what is run, recomputation included."),
         Column("memory_total_bytes", "memory", show_row=_memory_text),
@@ -179,13 +189,18 @@ def terms_report(steps: Sequence[TrainingStep], clusters: bool) -> Report:
         for step in steps
         for name, time in sorted(step.terms_s.items(), key=lambda item: -item[1])
     ]
-    columns = (
+    title = "Terms of each step" if several else "Terms of the step"
+    columns = term_columns(plans=several, clusters=clusters)
+    return Report("train", columns, rows, title=f"{title}, on the GPU that sets the pace")
+
+
+def term_columns(*, plans: bool, clusters: bool) -> tuple[Column, ...]:
+    """Return the columns of the terms of steps, of several plans or clusters or of one."""
+    return (
         Column("cluster", shown=clusters),
-        Column("plan", shown=several),
+        Column("plan", shown=plans),
         Column("term"),
         Column("time_s", "time", "s"),
         Column("share", unit="fraction"),
-        Column("meaning", "is", drop=1, shown=not several),
+        Column("meaning", "is", drop=1, shown=not plans),
     )
-    title = "Terms of each step" if several else "Terms of the step"
-    return Report("train", columns, rows, title=f"{title}, on the GPU that sets the pace")

@@ -157,9 +157,10 @@ TABLE = "hardware,op,dtype,rows,cols,time_s,timing\na100-sxm4-40gb,layer_norm,fp
 ALONE = {key: value for key, value in os.environ.items() if key != "RANK" and not key.startswith("SLURM")}
 TERMINATED = """
 import os, signal
-from perfmodel.cli import _judging, app
+from perfmodel.api import judging
+from perfmodel.cli import app
 
-judge = _judging._judge_file
+judge = judging._judge_file
 
 def terminated(task):
     if task.path.endswith("b.csv"):
@@ -167,7 +168,7 @@ def terminated(task):
             os.kill(os.getpid(), signal.SIGTERM)
     return judge(task)
 
-_judging._judge_file = terminated
+judging._judge_file = terminated
 app.main()
 """
 

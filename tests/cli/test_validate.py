@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.accuracy.validate import judge
-from perfmodel.cli import _judging
+from perfmodel.api import judging
 from perfmodel.hardware_catalog import hardware
 from perfmodel.kernels import registry
 from perfmodel.operators.elementwise import Elementwise
@@ -202,14 +202,14 @@ def test_ctrl_c_keeps_the_tables_that_were_judged(perfmodel, table, tmp_path, mo
     more = [tmp_path / f"{name}.csv" for name in "abc"]
     for path in more:
         path.write_text(HEADER + NORM.format(""))
-    whole = _judging._judge_file
+    whole = judging._judge_file
 
     def interrupted(task):
         if task.path.endswith("b.csv"):
             raise KeyboardInterrupt
         return whole(task)
 
-    monkeypatch.setattr(_judging, "_judge_file", interrupted)
+    monkeypatch.setattr(judging, "_judge_file", interrupted)
     ran = perfmodel("validate", table, *more, "--format", "json", "--fail-on", "mape>0%")
     assert ran.code == 130
     assert "2 of 4 files were read" in ran.err
@@ -350,6 +350,56 @@ def test_on_judges_the_rows_of_one_machine_with_the_users_own_figures(perfmodel,
     assert ran.err == (
         "perfmodel: --on: no row was measured on h100-sxm5-80gb. The rows are of a100-pcie-40gb, v100-pcie-32gb.\n"
     )
+
+
+def _without_machine(text):
+    return "".join(line.partition(",")[2] for line in text.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_on_stands_for_a_column_of_machines_that_the_table_lacks(perfmodel, tmp_path, suffix):
+    """The rows are those of a table whose column names the machine; a blank cell of a column is one without it."""
+    text = HEADER + "".join(map(ADD.format, range(1, 10)))
+    tables = {"named": text, "lacking": _without_machine(text), "blank": text.replace("\nv100-pcie-32gb,", "\n,")}
+    found = {}
+    for name, content in tables.items():
+        path = tmp_path / f"{name}.csv{suffix}"
+        path.write_bytes(gzip.compress(content.encode()) if suffix else content.encode())
+        found[name] = perfmodel("validate", path, "--on", "v100-pcie-32gb", "--format", "json").json
+    assert found["lacking"]["rows"] == found["blank"]["rows"] == found["named"]["rows"]
+    assert not any("without a machine" in note for note in found["named"]["notes"])
+    for name in ("lacking", "blank"):
+        assert any("9 rows without a machine; taken as v100-pcie-32gb" in note for note in found[name]["notes"])
+
+
+def test_a_machine_that_a_row_names_is_not_replaced_by_that_of_on(perfmodel, table, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text(HEADER + ADD.format(1).replace("v100-pcie-32gb", "t4"))
+    ran = perfmodel("validate", other, "--on", "v100-pcie-32gb")
+    assert (ran.code, ran.err) == (2, "perfmodel: --on: no row was measured on v100-pcie-32gb. The rows are of t4.\n")
+
+
+def test_several_machines_of_on_do_not_stand_for_a_missing_column(perfmodel, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(_without_machine(HEADER + ADD.format(1)))
+    for on in ((), ("--on", "v100-pcie-32gb,t4")):
+        ran = perfmodel("validate", path, *on)
+        assert (ran.code, ran.out) == (3, "")
+        assert "has no column hardware" in ran.err
+        assert "--on HW states one for all rows" in ran.err
+
+
+def test_on_stands_for_the_machine_of_published_runs(perfmodel, tmp_path):
+    header, row = "hardware,num_gpus,gbs,seq,step_time_s,model,dtype", "h100-sxm5-80gb,8,64,4096,6.5,llama-3.1-8b,bf16"
+    named, lacking = tmp_path / "t.csv", tmp_path / "u.csv"
+    named.write_text(f"{header}\n{row}\n")
+    lacking.write_text(_without_machine(f"{header}\n{row}\n"))
+    command = ("--on", "h100", "--by", "hardware", "--format", "json")
+    assert perfmodel("validate", lacking, *command).json["rows"] == perfmodel("validate", named, *command).json["rows"]
+    ran = perfmodel("validate", lacking)
+    assert ran.code == 3
+    assert "has no column hardware" in ran.err
+    assert "--on HW states one machine for all runs" in ran.err
 
 
 def test_rows_of_other_machines_than_those_of_on_are_one_line(perfmodel, table):

@@ -263,7 +263,7 @@ def test_the_report_lists_changes_to_people_and_everything_to_programs():
     found = compare([exact([1.0, 1.0, 1.0])], [exact([1.2, 0.7, 1.0])], Rules(drift=0.001))
     report = found.report()
     assert [row["verdict"] for row in report.shown_rows] == [SLOWER, FASTER]
-    assert report.unlisted == "Rows that did not change: 1; pass --all to list them."
+    assert report.unlisted == "Rows that did not change: 1; compare --all lists them."
     everything = found.report(everything=True)
     assert [row["verdict"] for row in everything.shown_rows] == [SLOWER, FASTER, SAME]
     assert everything.unlisted == ""

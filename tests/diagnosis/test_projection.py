@@ -91,7 +91,7 @@ def test_a_part_without_an_operator_follows_the_bandwidth_beyond_its_start():
     ratio = A100.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
     assert scaled.factor == pytest.approx(ratio, rel=1e-4)
     assert scaled.limiter == Limiter.HBM
-    assert scaled.deviation == OF_CEILINGS
+    assert scaled.deviation == pytest.approx(OF_CEILINGS, rel=1e-5)  # but for the start
     assert "bandwidths" in scaled.basis
 
 
@@ -148,11 +148,38 @@ def test_products_follow_the_peak_of_the_arithmetic_in_their_name(name, source, 
     assert scaled.basis.startswith("ratio of the peaks")
 
 
+def _short(time_s, name="elementwise_kernel"):
+    return ProfileEntry(name, 1000 * time_s, 1000, EventKind.KERNEL)
+
+
 def test_launch_bound_kernels_do_not_become_faster():
-    entry = ProfileEntry("elementwise_kernel", 1000 * start_time(A100) / 2, 1000, EventKind.KERNEL)
-    scaled = scale_entry(entry, A100, H100)
-    assert scaled.factor == 1.0
-    assert scaled.limiter == Limiter.LAUNCH
+    """Half of a start here is half of one there, where that is longer, and as long as here where it is shorter."""
+    half_s = start_time(A100) / 2
+    to, back = scale_entry(_short(half_s), A100, H100), scale_entry(_short(half_s), H100, A100)
+    assert to.factor == pytest.approx(start_time(H100) / start_time(A100))
+    assert to.factor > 1.0
+    assert back.factor == 1.0
+    assert (to.limiter, back.limiter) == (Limiter.LAUNCH, Limiter.LAUNCH)
+
+
+@given(
+    shares=st.tuples(st.floats(0.05, 8.0), st.floats(1e-9, 2.0)),
+    name=st.sampled_from(("elementwise_kernel", "volta_sgemm_64x64", "nobody_knows")),
+    machines=st.permutations((A100, H100, V100, hardware("mi300x"))),
+)
+def test_the_projected_time_of_a_kernel_is_continuous_and_never_falls_as_it_takes_longer(shares, name, machines):
+    """A longer kernel is longer there too, by no more than the larger of both rules' slopes, whatever its time."""
+    source, target = machines[:2]
+    start_s, (share, more) = start_time(source), shares
+    times_s = [share * start_s, (share + more) * start_s, start_s, start_s * (1 + 1e-12)]
+    first, second, at, behind = (scale_entry(_short(time_s, name), source, target) for time_s in times_s)
+    there_s = [time_s * scaled.factor for time_s, scaled in zip(times_s, (first, second, at, behind), strict=True)]
+    long = scale_entry(_short(1.0, name), source, target).factor  # the ratio of the ceilings, the start but a millionth
+    slope = max(at.factor, long) * (1 + 1e-5)
+    assert there_s[0] <= there_s[1] * (1 + 1e-12)
+    assert there_s[1] - there_s[0] <= slope * more * start_s * (1 + 1e-6) + 1e-18
+    assert there_s[3] == pytest.approx(there_s[2], rel=1e-10)
+    assert behind.deviation == pytest.approx(at.deviation, rel=1e-10)
 
 
 def test_the_dispatch_of_a_queue_stays_on_its_machine():

@@ -117,7 +117,9 @@ def test_blank_dimensions_have_their_defaults_and_several_operators_share_a_tabl
 def test_a_table_in_other_units_hears_what_to_convert(read):
     with pytest.raises(InputFileError, match="has no column hardware, time_s") as raised:
         read("op,dtype,m,n,k,time_ms\ngemm,fp32,8,8,8,4\n")
-    assert "hardware is a name of `perfmodel hardware list` in each row." in str(raised.value)
+    assert "hardware is a name of `perfmodel hardware list` in each row; --on HW states one for all rows." in str(
+        raised.value
+    )
     assert "time_s is in seconds: convert 'time_ms'." in str(raised.value)
 
 

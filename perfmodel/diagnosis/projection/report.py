@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.core.kernel_name import short_name
@@ -35,10 +36,8 @@ def _projection_report(result: Projection, *, context: Mapping[str, Any] | None 
     has one row with the same keys: the run.
     """
     rows = [part_row(part) for part in result.parts]
-    shown = [part_row(part) for part in parts_for_people(result.whole, result.parts)][:_MOST_PARTS]
-    hidden = len(rows) - len(shown)
     whole = result.whole
-    return Report(
+    table = Report(
         "project",
         COLUMNS,
         rows,
@@ -46,9 +45,17 @@ def _projection_report(result: Projection, *, context: Mapping[str, Any] | None 
         (*result.notes, *result.profile.notes),
         f"From {result.source.name} to {result.target.name}: {times(whole)}, {whole.speedup:.3g}x as fast",
         more={"whole": Report("project", COLUMNS, [part_row(whole)])},
-        people_rows=shown,
-        unlisted=f"Shorter parts: {hidden}; JSON and CSV have them." if hidden > 0 else "",
     )
+    return longest_parts(table, whole.time_s)
+
+
+def longest_parts(table: Report, total_s: float) -> Report:
+    """Return the parts of a run of which people see the longest ones that are not nothing."""
+    some = [row for row in table.rows if not is_nothing(max(row["time_s"], row["projected_time_s"]), total_s)]
+    shown = some[:_MOST_PARTS]
+    hidden = len(table.rows) - len(shown)
+    unlisted = f"Shorter parts: {hidden}; JSON and CSV have them." if hidden > 0 else ""
+    return replace(table, people_rows=shown, unlisted=unlisted)
 
 
 def times(whole: ProjectedPart) -> str:

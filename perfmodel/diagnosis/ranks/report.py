@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.report import COLUMNS as PART_COLUMNS
-from perfmodel.diagnosis.projection.report import part_row, times
+from perfmodel.diagnosis.projection.report import longest_parts, part_row, times
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
 from perfmodel.diagnosis.ranks.decision import decision
 from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
@@ -67,6 +68,14 @@ _WAITS = (
 )
 
 
+#: key of a further table -> its columns and title
+_TABLES = {
+    "steps": (_STEPS, "Steps"),
+    "exchanges": (_EXCHANGES, "Exchanges"),
+    "waits": (_WAITS, "Who waits for whom"),
+}
+
+
 @report.register
 def _job(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, Any] | None = None) -> Report:
     """Return where the time of each rank goes, with the steps, the exchanges and the waits as further tables.
@@ -79,35 +88,56 @@ def _job(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, An
     """
     kinds = [asdict(kind) for kind in exchange_kinds(job, hardware)]
     more = {
-        "steps": _listed(_STEPS, list(_steps(job)), "Steps"),
-        "exchanges": _listed(_EXCHANGES, kinds, "Exchanges"),
-        "waits": _listed(_WAITS, sorted(_waits(job), key=lambda row: -row["time_s"]), "Who waits for whom"),
+        "steps": _listed("steps", list(_steps(job))),
+        "exchanges": _listed("exchanges", kinds),
+        "waits": _listed("waits", sorted(_waits(job), key=lambda row: -row["time_s"])),
     }
-    count, rows, shown = len(job.ranks), list(_dimensions(job)), _shown(job)
-    return Report(
+    told = decision(job)
+    table = Report(
         "diagnose",
         COLUMNS,
-        rows,
-        {**(context or {}), **_facts(job)},
+        list(_dimensions(job)),
+        {**(context or {}), **_facts(job), "decision": told},
         tuple(_notes(job)),
-        f"{count} ranks of one job, a step of {format_si(job.step_s, 's')}",
+        f"{len(job.ranks)} ranks of one job, a step of {format_si(job.step_s, 's')}",
         {key: table for key, table in more.items() if table.rows},
-        decision=decision(job),
-        people_rows=[row for row in rows if row["rank"] in shown],
-        unlisted=f"{count - len(shown)} more ranks in JSON and CSV." if count > len(shown) else "",
+        decision=told,
     )
+    return _some_ranks(table, _shown(job), len(job.ranks))
+
+
+def saved(table: Report) -> Report:
+    """Return the ranks of a job that were read from JSON as `diagnose` shows them."""
+    facts = table.context
+    stragglers = [one["rank"] for one in facts.get("stragglers") or ()]
+    stalled = [facts["stall"]["rank"]] if facts.get("stall") else []
+    numbers = list(dict.fromkeys(row["rank"] for row in table.rows))
+    slowest = facts.get("slowest_rank")
+    more = {key: _listed(key, one.rows) if key in _TABLES else one for key, one in table.more.items()}
+    shown = _first_ranks([*stragglers[: _RANKS_SHOWN // 2], *stalled, *([] if slowest is None else [slowest])], numbers)
+    return _some_ranks(with_columns(table, COLUMNS, more=more), shown, len(numbers))
+
+
+def _some_ranks(table: Report, shown: Sequence[int], count: int) -> Report:
+    """Return the dimensions of some ranks of so many."""
+    unlisted = f"{count - len(shown)} more ranks in JSON and CSV." if count > len(shown) else ""
+    return replace(table, people_rows=[row for row in table.rows if row["rank"] in shown], unlisted=unlisted)
 
 
 def _shown(job: Job) -> list[int]:
     """Return the numbers of the ranks that people see: those that stand out, and the first others."""
     late = [one.rank for one in job.stragglers[: _RANKS_SHOWN // 2]]
     stalled = [job.stall.rank] if job.stall is not None else []
-    standing_out = [*late, *stalled, job.numbers[job.pace], job.slowest]
-    return list(dict.fromkeys([*standing_out, *job.numbers]))[:_RANKS_SHOWN]
+    return _first_ranks([*late, *stalled, job.numbers[job.pace], job.slowest], job.numbers)
 
 
-def _listed(columns: tuple[Column, ...], rows: list[dict[str, Any]], title: str) -> Report:
-    """Return a table of which people see the first rows."""
+def _first_ranks(standing_out: Sequence[int], numbers: Sequence[int]) -> list[int]:
+    return list(dict.fromkeys([*standing_out, *numbers]))[:_RANKS_SHOWN]
+
+
+def _listed(key: str, rows: Sequence[Mapping[str, Any]]) -> Report:
+    """Return a further table of which people see the first rows."""
+    columns, title = _TABLES[key]
     rest = len(rows) - _LISTED
     unlisted = f"{rest} more rows in JSON and CSV." if rest > 0 else ""
     return Report("diagnose", columns, rows, title=title, people_rows=rows[:_LISTED], unlisted=unlisted)
@@ -203,10 +233,9 @@ def _projected_job(result: ProjectedJob, *, context: Mapping[str, Any] | None = 
     """
     rows = [part_row(rank.whole) for rank in result.ranks]
     slowest = result.ranks[result.pace]
-    parts = [part_row(part) for part in slowest.parts]
     whole = result.whole
     speedup = f"{whole.speedup:.3g}x as fast" if math.isfinite(whole.speedup) else "no time there"
-    return Report(
+    table = Report(
         "project",
         PART_COLUMNS,
         rows,
@@ -214,14 +243,34 @@ def _projected_job(result: ProjectedJob, *, context: Mapping[str, Any] | None = 
         (_pace_note(result), *slowest.notes, *incomplete_notes(result.job)),
         f"{len(rows)} ranks from {result.source.name} to {result.target.name}: {times(whole)}, {speedup}",
         more={
-            "parts": Report(
-                "project", PART_COLUMNS, parts, title=f"Parts of {slowest.whole.name}", people_rows=parts[:_MOST_RANKS]
-            ),
+            "parts": _first_parts([part_row(part) for part in slowest.parts], f"Parts of {slowest.whole.name}"),
             "whole": Report("project", PART_COLUMNS, [part_row(whole)]),
         },
-        people_rows=sorted(rows, key=lambda row: -row["projected_time_s"])[:_MOST_RANKS],
-        unlisted=f"Faster ranks: {len(rows) - _MOST_RANKS}; JSON and CSV have them." if len(rows) > _MOST_RANKS else "",
     )
+    return _slowest_ranks(table)
+
+
+def _first_parts(rows: Sequence[Mapping[str, Any]], title: str) -> Report:
+    return Report("project", PART_COLUMNS, rows, title=title, people_rows=rows[:_MOST_RANKS])
+
+
+def _slowest_ranks(table: Report) -> Report:
+    """Return the ranks of a job there, of which people see the slowest."""
+    hidden = len(table.rows) - _MOST_RANKS
+    return replace(
+        table,
+        people_rows=sorted(table.rows, key=lambda row: -row["projected_time_s"])[:_MOST_RANKS],
+        unlisted=f"Faster ranks: {hidden}; JSON and CSV have them." if hidden > 0 else "",
+    )
+
+
+def saved_projection(table: Report) -> Report:
+    """Return a run, or the ranks of a job, on another machine that were read from JSON as `project` shows them."""
+    more = {key: with_columns(one, PART_COLUMNS, title="") for key, one in table.more.items()}
+    if "parts" in more:
+        more["parts"] = _first_parts(more["parts"].rows, "Parts of the rank that sets the pace")
+        return _slowest_ranks(with_columns(table, PART_COLUMNS, more=more))
+    return longest_parts(with_columns(table, PART_COLUMNS, more=more), table.context["total_time_s"])
 
 
 def _pace_note(result: ProjectedJob) -> str:

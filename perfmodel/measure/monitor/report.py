@@ -28,17 +28,6 @@ def monitor_report(series: Series, findings: Sequence[Finding], *, context: Mapp
     series, findings : of a session.
     context : facts for JSON.
     """
-    columns = (
-        Column("of", merge=True),
-        Column("metric"),
-        Column("value", show_row=lambda row: shown(row["metric"], row["value"])),
-        Column("minimum", drop=3, show_row=lambda row: shown(row["metric"], row["minimum"])),
-        Column("maximum", drop=2, show_row=lambda row: shown(row["metric"], row["maximum"])),
-        Column("samples", shown=False),
-        Column("time", shown=False),
-        Column("course", drop=1),
-        Column("finding", shown=False),
-    )
     rows = []
     for metric, of in sorted(series.names(), key=lambda name: name[1]):
         times, values = series.get(metric, of)
@@ -52,7 +41,20 @@ def monitor_report(series: Series, findings: Sequence[Finding], *, context: Mapp
         )  # fmt: skip
     facts = {**(context or {}), "findings": [vars(one) for one in findings]}
     notes = tuple(str(one) for one in findings) or ("Nothing stands out.",)
-    return Report("monitor", columns, rows, facts, notes, "Readings", panels=monitor_panels(series))
+    return Report("monitor", READING_COLUMNS, rows, facts, notes, "Readings", panels=monitor_panels(series))
+
+
+READING_COLUMNS = (
+    Column("of", merge=True),
+    Column("metric"),
+    Column("value", show_row=lambda row: shown(row["metric"], row["value"])),
+    Column("minimum", drop=3, show_row=lambda row: shown(row["metric"], row["minimum"])),
+    Column("maximum", drop=2, show_row=lambda row: shown(row["metric"], row["maximum"])),
+    Column("samples", shown=False),
+    Column("time", shown=False),
+    Column("course", drop=1),
+    Column("finding", shown=False),
+)
 
 
 def live_text(series: Series, findings: Sequence[Finding], width: int) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.report import Column, Report
+from perfmodel.core.saved import with_columns
 from perfmodel.core.units import format_interval
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.crossover import Crossover
@@ -57,6 +58,8 @@ CROSSOVER_COLUMNS = (
     Column("after", "fastest"),
     Column("time_s", "time there", "s"),
 )
+#: title of the further table
+_CROSSINGS = "Where the fastest algorithm changes"
 
 
 def choice_report(
@@ -70,12 +73,13 @@ def choice_report(
     listed = [choices] if isinstance(choices, Choice) else list(choices)
     hardware = list(dict.fromkeys(choice.hardware.name for choice in listed))
     crossings = [_crossover_row(choice, item) for choice in listed for item in choice.crossovers]
-    columns = _columns(listed, CROSSOVER_COLUMNS)
-    more = {"crossovers": Report(command, columns, crossings, title="Where the fastest algorithm changes")}
+    rows = [row for choice in listed for row in _rows(choice)]
+    columns = _columns(rows, CROSSOVER_COLUMNS)
+    more = {"crossovers": Report(command, columns, crossings, title=_CROSSINGS)}
     return Report(
         command,
-        _columns(listed, COLUMNS),
-        [row for choice in listed for row in _rows(choice)],
+        _columns(rows, COLUMNS),
+        rows,
         {"hardware": hardware, **context},
         notes=tuple(dict.fromkeys(note for choice in listed for note in _notes(choice))),
         title=title or _title(listed),
@@ -83,15 +87,20 @@ def choice_report(
     )
 
 
-def _columns(choices: Sequence[Choice], columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns; those that tell choices apart are shown where there are several."""
-    several = {
-        "problem": len({choice.problem.name for choice in choices}) > 1,
-        "dimensions": len({_dimensions(choice) for choice in choices}) > 1,
-        "dtype": len({choice.op.dtype for choice in choices}) > 1,
-        "hardware": len({choice.hardware.name for choice in choices}) > 1,
+def saved(table: Report) -> Report:
+    """Return algorithms that were read from JSON as `analyze --algorithms` shows them."""
+    more = {
+        key: with_columns(one, _columns(table.rows, CROSSOVER_COLUMNS), title=_CROSSINGS)
+        for key, one in table.more.items()
     }
-    return tuple(Column(column.key, merge=True) if several.get(column.key) else column for column in columns)
+    return with_columns(table, _columns(table.rows, COLUMNS), more=more)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return the columns; those that tell choices apart are shown where there are several."""
+    keys = ("problem", "dimensions", "dtype", "hardware")
+    several = {key for key in keys if len({row[key] for row in rows}) > 1}
+    return tuple(Column(column.key, merge=True) if column.key in several else column for column in columns)
 
 
 def _dimensions(choice: Choice) -> str:

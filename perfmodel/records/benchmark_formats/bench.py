@@ -9,8 +9,8 @@ from typing import Any
 from perfmodel.comparison.noise import Centre, centre_of_samples, centre_of_statistics
 from perfmodel.comparison.pairing import BenchRow, BenchRun
 from perfmodel.errors import InputFileError
-from perfmodel.records.record import parse_record
-from perfmodel.records.schema import BUSY_SHARE, Context, Row, Status
+from perfmodel.records.record import parse_record, wrong_command
+from perfmodel.records.schema import BUSY_SHARE, Context, Record, Row, Status
 
 #: more CPUs than any machine has, or more load: no such number is believed
 _MOST_CPUS = 10**6
@@ -36,7 +36,20 @@ def recognises(document: Any) -> bool:
 
 def read(document: Mapping[str, Any], place: str) -> BenchRun:
     """Return a record of ``perfmodel bench``."""
-    record = parse_record(document, place, ("bench",))
+    return run_of(parse_record(document, place, ("bench",)))
+
+
+def run_of(record: Record) -> BenchRun:
+    """Return the rows of a record of ``perfmodel bench`` as those of any tool's benchmark.
+
+    Raises
+    ------
+    InputFileError
+        When the record is of another command, or a sample is no time.
+    """
+    place = record.place
+    if record.command != "bench":
+        raise wrong_command(record.command, place, ("bench",))
     context = record.context
     device, kind = _device(context.device), str(context.device.get("kind") or "")
     rows = tuple(_row(row, device, f"{place}: row {index}") for index, row in enumerate(record.rows, start=1))

@@ -13,8 +13,6 @@ from typing import Any, cast
 
 from perfmodel.errors import InputFileError
 
-#: modules that judge tables of published runs: each has ``recognises(columns)`` and ``judge(table, find)``
-ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
 _PROFILES = {
     "torch trace": "a trace of a profiler",
     "nsys sqlite": "an SQLite database, as nsys exports it",
@@ -22,6 +20,16 @@ _PROFILES = {
     "key_averages": "a table of key_averages",
 }
 _TABLE = "table"
+#: a word of what a file holds -> the command that reads it
+_COMMANDS = (
+    ("perfmodel monitor", "monitor --read {}"),
+    ("perfmodel calibrate", "hardware show {}"),
+    ("measurements of perfmodel bench", "validate {}"),
+    ("table of measurements", "validate {}"),
+    ("table of measured runs", "validate {}"),
+    ("measurements of", "compare {} AFTER"),  # of another tool
+    ("holds", "diagnose {}"),  # a profile
+)
 #: what JSON of perfmodel begins with, and the command that wrote it
 _OWN = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*\d+(?:\s*,\s*"command"\s*:\s*"([\w ]+)")?')
 _READINGS = "holds readings of perfmodel monitor"
@@ -30,6 +38,21 @@ _SQLITE, _PARQUET = b"SQLite format 3\0", b"PAR1"
 
 def held_in(path: str) -> str:
     """Return what a file is or holds that no command may replace, as the end of "FILE ..."; "" for any other file."""
+    return read_by(path)[0]
+
+
+def read_by(path: str) -> tuple[str, str]:
+    """Return what a file holds that cannot be made again, as the end of "FILE ...", and what command reads it.
+
+    Both are "" for any other file: one that is empty or of no kind that perfmodel reads, or a result that perfmodel can
+    make again.
+    """
+    what = _held(path)
+    command = next((command for word, command in _COMMANDS if word in what), "")
+    return what, f"perfmodel {command.format(path)}" if command else ""
+
+
+def _held(path: str) -> str:
     from perfmodel.formats.detect import find_format, read_head
     from perfmodel.formats.table import is_derived
     from perfmodel.measure.monitor.record import is_monitored
@@ -59,6 +82,7 @@ def held_in(path: str) -> str:
 
 def _held_in_text(path: str, head: bytes) -> str:
     """Return what a text holds that no profiler of a format of its own wrote."""
+    from perfmodel.api.judging import ROOMS
     from perfmodel.formats.table import holds_profile
     from perfmodel.records.output_file import header
 
