@@ -22,6 +22,8 @@ from perfmodel.operators.spans import span
 
 #: parameters that are not dimensions; nor is the engine, unless one is chosen
 _NOT_DIMENSIONS = frozenset({"dtype", "name", "count"})
+#: kinds of parameters that are no settings: numbers, which may be arrays, and the label
+_NO_SETTINGS = frozenset({"size", "number", "count", "label"})
 
 
 def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, quiet: bool = False, doc: str = "") -> Any:
@@ -228,6 +230,15 @@ class Operator(abc.ABC):
         found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray) and value.ndim}
         return {name: found[name] for name in found if name in _declared(type(self))} if found else found
 
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """The operator's class and all that is said of it but sizes and other numbers, count and label."""
+        kept: tuple[Any, ...] | None = self.__dict__.get("_settings")
+        if kept is None:
+            kind = type(self)
+            kept = self.__dict__["_settings"] = (kind, *map(self.__dict__.__getitem__, _setting_names(kind)))
+        return kept
+
     def repeated(self, count: Number) -> Self:
         """Return the same call ``count`` times; in a sweep as often at each point as its array says."""
         return self._with({"count": count}) if np.ndim(count) else self.changed(count=int(count))
@@ -353,10 +364,9 @@ class Operator(abc.ABC):
 
     def derive(self, **values: Any) -> None:
         """Set those dimensions among ``values`` that were not given; for `check`."""
-        missing = {name: value for name, value in values.items() if is_unset(getattr(self, name))}
-        for name, value in missing.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_derived", frozenset(missing))
+        kept = self.__dict__
+        missing = {name: values[name] for name in values if is_unset(kept[name])}
+        kept.update(missing, _derived=frozenset(missing))
 
 
 def _hashed(value: Any) -> Any:
@@ -379,6 +389,12 @@ def _check_of(item: dataclasses.Field[Any]) -> tuple[str, Callable[..., Any], Ma
         with contextlib.suppress(UsageError):  # a wrong default gets its message where it is used
             default = default if check("", item.name, default, rules) is default else dataclasses.MISSING
     return item.name, check, rules, default
+
+
+@functools.cache
+def _setting_names(kind: type[Operator]) -> tuple[str, ...]:
+    """Return the names of an operator's parameters that are neither numbers nor its label."""
+    return tuple(item.name for item in dataclasses.fields(kind) if item.metadata["kind"] not in _NO_SETTINGS)
 
 
 @functools.cache

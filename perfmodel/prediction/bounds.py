@@ -33,7 +33,7 @@ def slowest_s(times: Mapping[Limiter, Number]) -> Number:
     """Return the longest of the times that each datasheet rate alone would take [s]; starting a kernel is no rate."""
     slowest_s: Number = 0.0
     for limiter, time_s in times.items():
-        slowest_s = slowest_s if limiter is Limiter.LAUNCH else maximum(slowest_s, time_s)
+        slowest_s = slowest_s if limiter is _LAUNCH else maximum(slowest_s, time_s)
     return slowest_s
 
 

@@ -62,7 +62,7 @@ INSTRUCTIONS, SIDES = ("mma.sync", "wgmma", "tcgen05"), (64.0, 128.0)
 FILL, STEP, QUANTUM = 64.0, 32.0, 0.4
 
 
-def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -> Number:
+def narrow_s(product: Product, machine: Machine, library: str, split_s: float, pitches: Any) -> Number:
     """Return the least time of products whose rows begin off 16 bytes [s]; 0 for others.
 
     Rows are those of A, k elements long, and of the outputs, n long; B has one of both. A product of one row has a
@@ -73,10 +73,13 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     product, machine : sizes, and the machine with the peak of the engine.
     library : whose kernels run.
     split_s : start of the reduction of the parts of k [s].
+    pitches : of the product's rows: `perfmodel.prediction.latency.gemm.sectors.pitches_of`.
     """
     if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
         return 0.0
-    pitches, divisor = _pitches(product.k, product.n, product.input_bytes, product.output_bytes, library)
+    divisor = 8 * VECTOR_BYTES
+    if library == TRITON:
+        pitches, divisor = _pitches_in_triton(product.k, product.n)
     off = _off(pitches, divisor, product.m, product.n)
     if not anywhere(off):
         return 0.0
@@ -93,14 +96,14 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
 
 def off_vectors(m: Number, n: Number, k: Number, input_bytes: float, output_bytes: float, library: str) -> Any:
     """Return which products have rows that begin off 16 bytes, so that tensor cores' usual kernels do not take them."""
-    return _off(*_pitches(k, n, input_bytes, output_bytes, library), m, n)
-
-
-def _pitches(k: Number, n: Number, input_bytes: float, output_bytes: float, library: str) -> tuple[Any, int]:
-    """Return the pitches of the rows of A and of the outputs, joined, and what divides them where loads are wide."""
     if library == TRITON:
-        return joined(k, n), TRITON_ELEMENTS
-    return pitches_bits(k, n, input_bytes, output_bytes), 8 * VECTOR_BYTES
+        return _off(*_pitches_in_triton(k, n), m, n)
+    return _off(pitches_bits(k, n, input_bytes, output_bytes), 8 * VECTOR_BYTES, m, n)
+
+
+def _pitches_in_triton(k: Number, n: Number) -> tuple[Any, int]:
+    """Return the pitches of the rows of A and of the outputs, joined, and what divides them where loads are wide."""
+    return joined(k, n), TRITON_ELEMENTS
 
 
 def _off(pitches: Any, divisor: int, m: Number, n: Number) -> Any:
