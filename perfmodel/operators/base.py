@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -236,7 +237,7 @@ class Operator(abc.ABC):
         kept: tuple[Any, ...] | None = self.__dict__.get("_settings")
         if kept is None:
             kind = type(self)
-            kept = self.__dict__["_settings"] = (kind, *map(self.__dict__.__getitem__, _setting_names(kind)))
+            kept = self.__dict__["_settings"] = (kind, _settings_of(kind)(self.__dict__))
         return kept
 
     def repeated(self, count: Number) -> Self:
@@ -392,9 +393,10 @@ def _check_of(item: dataclasses.Field[Any]) -> tuple[str, Callable[..., Any], Ma
 
 
 @functools.cache
-def _setting_names(kind: type[Operator]) -> tuple[str, ...]:
-    """Return the names of an operator's parameters that are neither numbers nor its label."""
-    return tuple(item.name for item in dataclasses.fields(kind) if item.metadata["kind"] not in _NO_SETTINGS)
+def _settings_of(kind: type[Operator]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the function that picks an operator's parameters that are neither numbers nor its label."""
+    names = (item.name for item in dataclasses.fields(kind) if item.metadata["kind"] not in _NO_SETTINGS)
+    return operator.itemgetter(*names)
 
 
 @functools.cache

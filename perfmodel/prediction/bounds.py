@@ -78,8 +78,7 @@ def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | No
     links = link_load(op, hardware)
     ceilings = datasheet_ceilings(hardware, peak, links)
     times: dict[Limiter, Number] = {}
-    for name, time in ceiling_times(work, ceilings, links).items():
-        limiter = ceiling_limiter(name)
+    for limiter, time in zip(ceilings.limiters, ceiling_times(work, ceilings, links).values(), strict=True):
         times[limiter] = maximum(times[limiter], time) if limiter in times else time
     if ceilings.launch_s is not None:
         times[_LAUNCH] = ceilings.launch_s

@@ -23,11 +23,11 @@ from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, TRITON, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.limited import STARVED
-from perfmodel.prediction.latency.gemm.own_kernels import in_tiles, own_s
+from perfmodel.prediction.latency.gemm.own_kernels import in_tiles, is_narrow, own_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.quantisation import PRODUCT_START, QUANTISATION, quantisation_s, quantise
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, pause_s
-from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors, pitches_of
+from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.setup import setup_of
 from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.gemm.unmeasured import (
@@ -130,7 +130,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     if of.has_own_kernels:
         terms = _with_own_kernels(product, terms, machine, c)
     elif of.loads_rows:
-        pitches = pitches_of(product)
+        pitches = of.pitches(op)
         share = off_sectors(pitches)
         if anywhere(share) or conditions.library == TRITON:
             body = terms.time_s - terms.adds[LAUNCH]
@@ -156,22 +156,23 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     if not isinstance(op, Gemm):
         return total_of(formula(op, machine, c, conditions))
     of = setup_of(op, machine, c, conditions)
-    product, machine, c = of.product(op), of.machine, of.c
-    time, launch = product_s(product, of.rates), of.launch_s
+    machine, c = of.machine, of.c
+    time, launch = product_s(op, of.rates), of.launch_s
     if of.has_own_kernels:
-        time = own_s(product, time, machine, c)
+        if is_narrow(op) or machine.dtype == "fp64":
+            time = own_s(of.product(op), time, machine, c)
     elif of.loads_rows:
-        pitches = pitches_of(product)
+        pitches = of.pitches(op)
         share = off_sectors(pitches)
         if anywhere(share) or conditions.library == TRITON:
-            narrow = narrow_s(product, machine, conditions.library, c["split"], pitches)
+            narrow = narrow_s(of.product(op), machine, conditions.library, c["split"], pitches)
             time = beside(time * (1.0 + share), narrow)
     time = time + launch
     if anywhere(vectors := by_vectors(op, machine, conditions)):
-        streamed, start = streamed_s(product, machine)
+        streamed, start = streamed_s(of.product(op), machine)
         time, launch = where(vectors, streamed + start, time), where(vectors, start, launch)
     if of.quantises:
-        time = time + quantisation_s(product, machine, c, conditions)
+        time = time + quantisation_s(of.product(op), machine, c, conditions)
     if op.activation != "none":
         time = time + epilogue_s(op, machine, c, conditions)
     return Total(time, launch)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, minimum, raised
+from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, minimum, number, raised
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
@@ -88,7 +88,8 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float, p
     some = Some(off, off.shape)
     if some.are_many:
         every: Number = _body_s(product, _loads(product, pitches, library), machine, library, split_s)
-        return np.where(off, every, 0.0)
+        every *= number(off)  # numpy chooses by a mask at half the speed
+        return every
     time = np.zeros(off.shape)
     time[some.places] = _body_s(product.at(some), _loads(product, some.of(pitches), library), machine, library, split_s)
     return time
@@ -116,8 +117,8 @@ def beside(body_s: Number, loading_s: Number) -> Number:
     """Return the time of products that narrow loads hold up, as other resources overlap [s]."""
     if not isinstance(loading_s, np.ndarray):
         return fourth_root(fourth_power(body_s) + fourth_power(loading_s)) if loading_s > 0.0 else body_s
-    both = fourth_power(loading_s) + fourth_power(body_s)
-    time: Number = np.where(loading_s > 0.0, fourth_root(both), body_s)
+    time: NDArray[np.float64] = fourth_root(fourth_power(loading_s) + fourth_power(body_s))
+    np.copyto(time, body_s, where=loading_s <= 0.0)
     return time
 
 

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import Number, anywhere, maximum
+from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import Product, Rates, launch_s, rates_of
@@ -81,7 +82,7 @@ def product_terms(product: Product, machine: Machine, c: Values, conditions: Con
     return time.terms(launch_s(machine, c))
 
 
-def product_s(product: Product, rates: Callable[[bool], Rates]) -> Number:
+def product_s(product: Product | Gemm, rates: Callable[[bool], Rates]) -> Number:
     """Return what the terms of `product_terms` add up to without the launch [s], in half of the time.
 
     Parameters
@@ -95,7 +96,7 @@ def product_s(product: Product, rates: Callable[[bool], Rates]) -> Number:
 
 
 def _of_each(
-    product: Product,
+    product: Product | Gemm,
     rates: Callable[[bool], Rates],
     function: Callable[[Number, Number, Number, Number, Rates], Result],
 ) -> Result | tuple[Iterator[tuple[Places, Result]], tuple[int, ...]]:

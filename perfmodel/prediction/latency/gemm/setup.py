@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.operators.gemm import Gemm
@@ -12,6 +13,7 @@ from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels
 from perfmodel.prediction.latency.gemm.quantisation import PRODUCT_START
 from perfmodel.prediction.latency.gemm.rates import Product, Rates, is_fp32, launch_s, rates_of
+from perfmodel.prediction.latency.gemm.sectors import pitches_bits
 from perfmodel.prediction.latency.machine import Machine
 
 #: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
@@ -44,13 +46,18 @@ class Setup:
         self.loads_rows = not self.has_own_kernels and not is_fp32(machine)
         self.quantises = "quantisation_bytes" in c and gemm.is_quantised_by(conditions.library)
         weights = 0.0 if gemm.weight_dtype == gemm.dtype else weight_bytes(gemm.weight_dtype, gemm.scale)
+        self._input_bytes, self._output_bytes = dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype)
         # a bias makes it a linear layer, whose weights lie [n, k]
-        self._element = (dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype), weights, (), bool(gemm.bias))
+        self._element = (self._input_bytes, self._output_bytes, weights, (), bool(gemm.bias))
         self._rates: dict[bool, Rates] = {}
 
     def product(self, gemm: Gemm) -> Product:
         """Return a product of these settings with the bytes of each operand."""
         return Product(gemm.m, gemm.n, gemm.k, gemm.batch, *self._element)
+
+    def pitches(self, gemm: Gemm) -> Any:
+        """Return the pitches of the rows of a product's operands, as `pitches_of` does."""
+        return pitches_bits(gemm.k, gemm.n, self._input_bytes, self._output_bytes)
 
     def rates(self, batched: bool) -> Rates:
         """Return the rates of single products, or of those in a batch."""

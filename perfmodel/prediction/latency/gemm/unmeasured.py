@@ -11,7 +11,7 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource
-from perfmodel.core.work import minimum
+from perfmodel.core.work import anywhere, minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
@@ -176,7 +176,7 @@ def _lies_either_way(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether products with a vector come in a batch, which may run in tiles of which they fill a row."""
-    if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
+    if not isinstance(op, Gemm) or not has_own_kernels(machine) or not anywhere(op.batch > 1) or not is_narrow(op):
         return False
     return (in_tiles(op, machine) == BATCH_IN_TILES) & (op.batch > 1)
 
