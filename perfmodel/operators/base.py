@@ -23,8 +23,6 @@ from perfmodel.operators.spans import span
 
 #: parameters that are not dimensions; nor is the engine, unless one is chosen
 _NOT_DIMENSIONS = frozenset({"dtype", "name", "count"})
-#: kinds of parameters that are no settings: numbers, which may be arrays, and the label
-_NO_SETTINGS = frozenset({"size", "number", "count", "label"})
 
 
 def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, quiet: bool = False, doc: str = "") -> Any:
@@ -236,8 +234,7 @@ class Operator(abc.ABC):
         """The operator's class and all that is said of it but sizes and other numbers, count and label."""
         kept: tuple[Any, ...] | None = self.__dict__.get("_settings")
         if kept is None:
-            kind = type(self)
-            kept = self.__dict__["_settings"] = (kind, _settings_of(kind)(self.__dict__))
+            kept = self.__dict__["_settings"] = (type(self), _settings_of(type(self))(self.__dict__))
         return kept
 
     def repeated(self, count: Number) -> Self:
@@ -321,9 +318,8 @@ class Operator(abc.ABC):
 
         Those that were neither given nor derived are left out, as are quiet ones at their default (``backward``).
         """
-        skipped = _NOT_DIMENSIONS if self.engine != "auto" else _NOT_DIMENSIONS | {"engine"}
+        quiet, skipped = self._quiet(), _NOT_DIMENSIONS if self.engine != "auto" else _NOT_DIMENSIONS | {"engine"}
         values = {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
-        quiet = self._quiet()
         return {
             name: value
             for name, value in values.items()
@@ -365,9 +361,8 @@ class Operator(abc.ABC):
 
     def derive(self, **values: Any) -> None:
         """Set those dimensions among ``values`` that were not given; for `check`."""
-        kept = self.__dict__
-        missing = {name: values[name] for name in values if is_unset(kept[name])}
-        kept.update(missing, _derived=frozenset(missing))
+        missing = {name: values[name] for name in values if is_unset(self.__dict__[name])}
+        self.__dict__.update(missing, _derived=frozenset(missing))
 
 
 def _hashed(value: Any) -> Any:
@@ -395,8 +390,8 @@ def _check_of(item: dataclasses.Field[Any]) -> tuple[str, Callable[..., Any], Ma
 @functools.cache
 def _settings_of(kind: type[Operator]) -> Callable[[Mapping[str, Any]], Any]:
     """Return the function that picks an operator's parameters that are neither numbers nor its label."""
-    names = (item.name for item in dataclasses.fields(kind) if item.metadata["kind"] not in _NO_SETTINGS)
-    return operator.itemgetter(*names)
+    others = ("size", "number", "count", "label")
+    return operator.itemgetter(*(i.name for i in dataclasses.fields(kind) if i.metadata["kind"] not in others))
 
 
 @functools.cache

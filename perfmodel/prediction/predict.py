@@ -23,7 +23,7 @@ from perfmodel.prediction.latency.usual import estimate_by_usual
 from perfmodel.prediction.result import Prediction
 
 #: points that are predicted at a time: with fewer, numpy takes longer to be asked some hundred times than to compute
-CHUNK = 32768
+CHUNK = 65536
 #: more than the arrays of one piece of a sweep take together
 KEPT_BYTES = 2**24
 #: parameters of glibc's mallopt (malloc.h), what they are set to, and variables that set them before a process starts

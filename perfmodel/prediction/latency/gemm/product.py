@@ -55,7 +55,7 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
 #: products that are worked on at once: their arrays stay in a core's cache
-CHUNK = 16384
+CHUNK = 32768
 #: more than rounding takes off a least time
 _ABOVE = 1.0 - 1e-9
 _PLAIN, _ARRAY = {int, float, np.float64}, np.ndarray
