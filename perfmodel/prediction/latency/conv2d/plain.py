@@ -13,7 +13,6 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.conv2d.parts import Sizes, plus
 from perfmodel.prediction.latency.gemm import Product
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, LOAD_CLOCKS, SIDES, STEP, beside, narrow_s
-from perfmodel.prediction.latency.gemm.sectors import pitches_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import LAUNCH, Terms
 
@@ -37,7 +36,7 @@ def plain_by_channels(
         return terms
     product = replace(of_group, k=1.0 * sizes.channels)
     body = terms.time_s - terms.adds[LAUNCH]
-    loaded = beside(body, narrow_s(product, machine, conditions.library, split_s, pitches_of(product))) - body
+    loaded = beside(body, narrow_s(product, machine, conditions.library, split_s)) - body
     return plus(terms, ALIGNMENT, where(plain, loaded, 0.0))
 
 

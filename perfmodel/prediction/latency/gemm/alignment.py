@@ -27,7 +27,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product, Some
-from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits
+from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits, pitches_of
 from perfmodel.prediction.latency.gemm.sizes import fourth_power
 from perfmodel.prediction.latency.gemm.times import fourth_root
 from perfmodel.prediction.latency.machine import Machine
@@ -62,7 +62,7 @@ INSTRUCTIONS, SIDES = ("mma.sync", "wgmma", "tcgen05"), (64.0, 128.0)
 FILL, STEP, QUANTUM = 64.0, 32.0, 0.4
 
 
-def narrow_s(product: Product, machine: Machine, library: str, split_s: float, pitches: Any) -> Number:
+def narrow_s(product: Product, machine: Machine, library: str, split_s: float, pitches: Any = None) -> Number:
     """Return the least time of products whose rows begin off 16 bytes [s]; 0 for others.
 
     Rows are those of A, k elements long, and of the outputs, n long; B has one of both. A product of one row has a
@@ -73,13 +73,15 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float, p
     product, machine : sizes, and the machine with the peak of the engine.
     library : whose kernels run.
     split_s : start of the reduction of the parts of k [s].
-    pitches : of the product's rows: `perfmodel.prediction.latency.gemm.sectors.pitches_of`.
+    pitches : of the product's rows, if they are known: `perfmodel.prediction.latency.gemm.sectors.pitches_of`.
     """
     if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
         return 0.0
     divisor = 8 * VECTOR_BYTES
     if library == TRITON:
         pitches, divisor = _pitches_in_triton(product.k, product.n)
+    elif pitches is None:
+        pitches = pitches_of(product)
     off = _off(pitches, divisor, product.m, product.n)
     if not anywhere(off):
         return 0.0
