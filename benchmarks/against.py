@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 TURNS = 40
 #: points of a turn of a sweep, two pieces of it; single calls of a turn
-POINTS, CALLS = 32768, 40
+POINTS, CALLS = 131072, 40
 MACHINES = (("h100-sxm5-80gb", "bf16"), ("h100-sxm5-80gb", "fp8"), ("a100-sxm4-40gb", "fp32"))
 SHAPES = ((4096, 4096, 4096), (64, 512, 1000))
 
@@ -41,7 +41,7 @@ def cases() -> dict[str, tuple[Callable[[], object], int]]:
         m, n, k = np.exp(np.random.default_rng(0).uniform(0.0, np.log(16384.0), (3, POINTS))).round()
         side = np.arange(1.0, 1025.0)
         made[f"{dtype} sweep, all sizes"] = swept(pm.Gemm(m=m, n=n, k=k, dtype=dtype), hardware), POINTS
-        grid = pm.Gemm(m=31.0 * side[:32, None], n=side, k=512, dtype=dtype)
+        grid = pm.Gemm(m=31.0 * side[:128, None], n=side, k=512, dtype=dtype)
         made[f"{dtype} sweep, a grid of m and n"] = swept(grid, hardware), POINTS
         for rows, columns, depth in SHAPES:
             one = pm.Gemm(m=rows, n=columns, k=depth, dtype=dtype)

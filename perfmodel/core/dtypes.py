@@ -52,6 +52,8 @@ def canonical_dtype(name: object, *, place: str = "") -> str:
     >>> canonical_dtype("torch.bfloat16")
     'bf16'
     """
+    if type(name) is str and name in DTYPE_BYTES:
+        return name
     text = name.__name__ if isinstance(name, type) and name.__module__ != "builtins" else str(name)  # numpy.float16
     short = text.strip().lower().removeprefix("torch.")
     short = _ALIASES.get(short, short)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.machine_parts import (
@@ -45,6 +45,7 @@ __all__ = [
     "Peak",
     "Tiles",
     "cached_per_machine",
+    "cached_per_settings",
 ]
 
 #: the names of the outermost memory level: "hbm" on a GPU, whatever its technology, and "dram" on a CPU
@@ -255,7 +256,16 @@ class Hardware(Reportable):
         )
 
 
+class HasSettings(Protocol):
+    """An operator, whose class and parameters but for its sizes are its settings."""
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What tells it from other operators, whatever their sizes."""
+
+
 Arguments = ParamSpec("Arguments")
+Call = TypeVar("Call", bound=HasSettings)
 Result = TypeVar("Result")
 
 
@@ -274,6 +284,28 @@ def cached_per_machine(
             known: Result = hardware.__dict__["_cached"][key]
         except KeyError:
             known = function(hardware, *arguments, **options)
+            vars(hardware).setdefault("_cached", {})[key] = known
+        return known
+
+    return cached
+
+
+def cached_per_settings(
+    function: Callable[Concatenate[Hardware, Call, Arguments], Result],
+) -> Callable[Concatenate[Hardware, Call, Arguments], Result]:
+    """Decorate a function of a machine, an operator and hashable arguments that looks at none of the operator's sizes.
+
+    Its results are computed once for all operators of the same settings, and kept on the machine, as those of
+    `cached_per_machine`.
+    """
+
+    @functools.wraps(function)
+    def cached(hardware: Hardware, op: Call, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        key = (function, op.settings, *arguments, *options.items())
+        try:
+            known: Result = hardware.__dict__["_cached"][key]
+        except KeyError:
+            known = function(hardware, op, *arguments, **options)
             vars(hardware).setdefault("_cached", {})[key] = known
         return known
 

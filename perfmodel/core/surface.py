@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,17 +201,27 @@ class Surface:
             below, share = _cell((octave - first) / step, cells)
             index = index * cells + below
             shares.append(share)
-        values = sheet.cell(index)
-        while shares:
-            share, pairs, values = shares.pop(), iter(values), []
-            for low in pairs:  # a comprehension is a function more, and takes twice as long
-                values.append(low + next(pairs) * share)
-        return values[0], inside
+        return _interpolation(len(shares))(*shares, *sheet.cell(index)), inside
 
     @functools.cached_property
     def _scales(self) -> tuple[tuple[float, float, int, float, float], ...]:
         """First knot, step, cells and range of the data of each axis."""
         return tuple((axis.first, axis.step, axis.count - 1, *axis.data) for axis in self.axes)
+
+
+@functools.cache
+def _interpolation(axes: int) -> Callable[..., float]:
+    """Return the function of shares along some axes, and of a cell's coefficients, that finds the value of one point.
+
+    It is that of `_along` for one axis after the other, the last one first, written out as one expression: with a loop
+    it takes four times as long.
+    """
+    terms, shares = [f"v{corner}" for corner in range(2**axes)], [f"share{axis}" for axis in range(axes)]
+    parameters = ", ".join([*shares, *terms])
+    for share in reversed(shares):
+        terms = [f"({low} + {more} * {share})" for low, more in zip(terms[::2], terms[1::2], strict=True)]
+    found: Callable[..., float] = eval(f"lambda {parameters}: {terms[0]}")  # noqa: S307 -- nothing of it is given
+    return found
 
 
 @functools.lru_cache(maxsize=256)

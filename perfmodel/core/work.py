@@ -353,6 +353,9 @@ class Work:
         again_written: Number = 0.0
         for _, shape, dtype, reads, writes, again in tensors:
             size = product_of(shape) * DTYPE_BYTES[dtype]
+            if type(size) is float and again is NEVER:  # nearly every tensor of a single call
+                total, read, written = total + size, read + reads * size, written + writes * size
+                continue
             total = _added(total, size)
             if reads is not NEVER:
                 read = _added(read, size, reads)

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -228,6 +229,14 @@ class Operator(abc.ABC):
         found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray) and value.ndim}
         return {name: found[name] for name in found if name in _declared(type(self))} if found else found
 
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """The operator's class and all that is said of it but sizes and other numbers, count and label."""
+        kept: tuple[Any, ...] | None = self.__dict__.get("_settings")
+        if kept is None:
+            kept = self.__dict__["_settings"] = (type(self), _settings_of(type(self))(self.__dict__))
+        return kept
+
     def repeated(self, count: Number) -> Self:
         """Return the same call ``count`` times; in a sweep as often at each point as its array says."""
         return self._with({"count": count}) if np.ndim(count) else self.changed(count=int(count))
@@ -309,9 +318,8 @@ class Operator(abc.ABC):
 
         Those that were neither given nor derived are left out, as are quiet ones at their default (``backward``).
         """
-        skipped = _NOT_DIMENSIONS if self.engine != "auto" else _NOT_DIMENSIONS | {"engine"}
+        quiet, skipped = self._quiet(), _NOT_DIMENSIONS if self.engine != "auto" else _NOT_DIMENSIONS | {"engine"}
         values = {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
-        quiet = self._quiet()
         return {
             name: value
             for name, value in values.items()
@@ -353,10 +361,8 @@ class Operator(abc.ABC):
 
     def derive(self, **values: Any) -> None:
         """Set those dimensions among ``values`` that were not given; for `check`."""
-        missing = {name: value for name, value in values.items() if is_unset(getattr(self, name))}
-        for name, value in missing.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_derived", frozenset(missing))
+        missing = {name: values[name] for name in values if is_unset(self.__dict__[name])}
+        self.__dict__.update(missing, _derived=frozenset(missing))
 
 
 def _hashed(value: Any) -> Any:
@@ -379,6 +385,13 @@ def _check_of(item: dataclasses.Field[Any]) -> tuple[str, Callable[..., Any], Ma
         with contextlib.suppress(UsageError):  # a wrong default gets its message where it is used
             default = default if check("", item.name, default, rules) is default else dataclasses.MISSING
     return item.name, check, rules, default
+
+
+@functools.cache
+def _settings_of(kind: type[Operator]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the function that picks an operator's parameters that are neither numbers nor its label."""
+    others = ("size", "number", "count", "label")
+    return operator.itemgetter(*(i.name for i in dataclasses.fields(kind) if i.metadata["kind"] not in others))
 
 
 @functools.cache

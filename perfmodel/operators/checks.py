@@ -18,13 +18,15 @@ from perfmodel.operators.scales import check_scale
 
 #: the largest dimension: float64 represents all whole numbers up to here
 LARGEST_SIZE = 2**53
+#: an empty word, which Python has once
+_EMPTY = ""
 #: sizes that are checked at a time
 _BLOCK = 2**15
 
 
 def is_unset(value: Any) -> bool:
     """Return whether a dimension has its default of None, or an empty dtype."""
-    return value is None or (isinstance(value, str) and not value)
+    return value is None or value is _EMPTY or (isinstance(value, str) and not value)
 
 
 def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
@@ -32,6 +34,8 @@ def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any
 
     What NumPy makes an array of is one: tensors of torch, columns of a table, ranges. One without axes is a number.
     """
+    if type(value) is int and rules["minimum"] <= value <= LARGEST_SIZE:
+        return value  # nearly all are
     if value is None and rules["optional"]:
         return None
     if type(value) is not int and (isinstance(value, (list, tuple, range)) or hasattr(value, "__array__")):

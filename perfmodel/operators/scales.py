@@ -144,8 +144,8 @@ def check_divides(op: str, scale: str, **sizes: Number) -> None:
         When a group does not divide one of the sizes along k.
     """
     sides = sides_of(scale)
-    for name, size in sizes.items():
-        if len(sides) == 1 and anywhere(size % sides[0]):
+    for name, size in sizes.items() if len(sides) == 1 else ():
+        if anywhere(size % sides[0]):
             shown = size if np.ndim(size) == 0 else np.asarray(size)[np.mod(size, sides[0]) > 0].flat[0]
             raise UsageError(
                 f"{name}={shown:g} is not a multiple of the {sides[0]} numbers of scale={scale}.",

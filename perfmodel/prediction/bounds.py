@@ -33,7 +33,7 @@ def slowest_s(times: Mapping[Limiter, Number]) -> Number:
     """Return the longest of the times that each datasheet rate alone would take [s]; starting a kernel is no rate."""
     slowest_s: Number = 0.0
     for limiter, time_s in times.items():
-        slowest_s = slowest_s if limiter is Limiter.LAUNCH else maximum(slowest_s, time_s)
+        slowest_s = slowest_s if limiter is _LAUNCH else maximum(slowest_s, time_s)
     return slowest_s
 
 
@@ -78,8 +78,7 @@ def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | No
     links = link_load(op, hardware)
     ceilings = datasheet_ceilings(hardware, peak, links)
     times: dict[Limiter, Number] = {}
-    for name, time in ceiling_times(work, ceilings, links).items():
-        limiter = ceiling_limiter(name)
+    for limiter, time in zip(ceilings.limiters, ceiling_times(work, ceilings, links).values(), strict=True):
         times[limiter] = maximum(times[limiter], time) if limiter in times else time
     if ceilings.launch_s is not None:
         times[_LAUNCH] = ceilings.launch_s

@@ -54,6 +54,12 @@ class Ceilings:
     launch_s: float | None
     sustained: tuple[str, ...] = ()
 
+    @functools.cached_property
+    def limiters(self) -> tuple[Limiter, ...]:
+        """The limiter that each ceiling stands for, in the order of `ceiling_times`."""
+        compute = () if self.compute is None else ("compute",)
+        return tuple(map(ceiling_limiter, (*compute, *self.memory, *self.links)))
+
 
 def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     """Return the peak that an operator's arithmetic runs on.

@@ -23,12 +23,14 @@ from perfmodel.prediction.latency.usual import estimate_by_usual
 from perfmodel.prediction.result import Prediction
 
 #: points that are predicted at a time: with fewer, numpy takes longer to be asked some hundred times than to compute
-CHUNK = 32768
+CHUNK = 65536
 #: more than the arrays of one piece of a sweep take together
 KEPT_BYTES = 2**24
 #: parameters of glibc's mallopt (malloc.h), what they are set to, and variables that set them before a process starts
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 KEPT_AT_MOST_BYTES = 2**28
+#: a member of an enumeration takes longer to find than all else that is done with it
+_COLD = CacheState.COLD
 _GLIBC_THRESHOLDS = frozenset({"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"})
 
 
@@ -185,7 +187,7 @@ def _bound_is_floor(op: Operator, hardware: Hardware, conditions: Conditions) ->
     """Return whether no measurement is faster than the bound: warm data, another algorithm or a higher clock may be."""
     if hardware.max_clock_hz is not None:
         return False
-    return conditions.cache is CacheState.COLD and type(op).least_flop is Operator.least_flop
+    return conditions.cache is _COLD and type(op).least_flop is Operator.least_flop
 
 
 def gathered(op: Operator, hardware: Hardware, conditions: Conditions, parts: Iterable[Prediction]) -> Prediction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import anywhere, everywhere
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import dispatch
-from perfmodel.prediction.latency.effects import Stated, of_one_kind, with_effects
+from perfmodel.prediction.latency.effects import Stated, Stating, of_one_kind, with_effects
 from perfmodel.prediction.latency.machine import Machine
 
 #: (operator, machine, conditions) -> the calls that something holds for, a mask
@@ -46,8 +46,8 @@ class Doubt:
     part_of : a source of error whose deviation holds this one; there it adds nothing.
     machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
     of_machine : what a machine states of such calls instead of ``deviation``; None where it states nothing.
-    by_size : whether sizes or settings of a call decide; else the operator, the engine and the conditions do, which are
-        asked about once.
+    by_size : whether sizes of a call decide; else its settings, the machine and the conditions do, which are asked
+        about once.
     lasting : whether rows of such calls do not take it away, since each tells of its own kernel alone; nor do they keep
         other doubts of the same source.
     """
@@ -95,16 +95,10 @@ class Doubted:
         """The bit of each doubt that sizes decide, and the calls that it is about."""
         return [(1 << place, doubt.about) for place, (doubt, _) in enumerate(self.doubts) if doubt.by_size]
 
-    @functools.cached_property
-    def _of_any_size(self) -> dict[tuple[type, str, Conditions], int]:
-        return {}
-
-    def _find_of_any_size(self, op: Any, machine: Machine, conditions: Conditions) -> int:
-        """Return the bits of the other doubts that are about the calls of an operator under some conditions."""
+    def of_any_size(self, op: Any, machine: Machine, conditions: Conditions) -> int:
+        """Return the doubts that are about all calls of an operator's settings under some conditions: bit i for i."""
         others = [(1 << place, doubt) for place, (doubt, _) in enumerate(self.doubts) if not doubt.by_size]
-        found = sum(bit for bit, doubt in others if doubt.about(op, machine, conditions))
-        self._of_any_size[type(op), machine.engine, conditions] = found
-        return found
+        return sum(bit for bit, doubt in others if doubt.about(op, machine, conditions))
 
     @functools.cached_property
     def _stated(self) -> dict[tuple[int, bool], Stated]:
@@ -130,22 +124,29 @@ class Doubted:
         return Stated(intervals, of_one_kind(variances) if self.one_kind else variances)
 
     def kinds(
-        self, op: Any, machine: Machine, conditions: Conditions, within: Any = False
-    ) -> Iterator[tuple[Any, Stated]]:
-        """Yield masks of the calls that the same doubts are about, without those of none, and how sure these are.
+        self, op: Any, machine: Machine, conditions: Conditions, of_all: int, within: Any = False
+    ) -> list[tuple[Any, Stating]]:
+        """Return masks of the calls that the same doubts are about, without those of none, and how sure these are.
 
         The first mask that holds for a call is its own: of those ``within``, where they have intervals of their own,
         it comes before that of all.
-        """
-        for mask, which in self._which(op, machine, conditions):
-            if self.within is not None and anywhere(here := mask & within):
-                yield here, self.stated(which, within=True)
-            yield mask, self.stated(which)
 
-    def _which(self, op: Any, machine: Machine, conditions: Conditions) -> Iterator[tuple[Any, int]]:
-        """Yield masks of the calls that the same doubts are about, and which these are: bit i for the i-th."""
-        known, of_some = self._of_any_size.get((type(op), machine.engine, conditions)), []
-        of_all = self._find_of_any_size(op, machine, conditions) if known is None else known
+        Parameters
+        ----------
+        op, machine, conditions : the calls.
+        of_all : the doubts that are about calls `of_any_size`.
+        within : the calls that have intervals of their own.
+        """
+        kinds: list[tuple[Any, Stating]] = []
+        for mask, which in self._which(op, machine, conditions, of_all):
+            if self.within is not None and anywhere(here := mask & within):
+                kinds.append((here, self.stated(which, within=True)))
+            kinds.append((mask, self.stated(which)))
+        return kinds
+
+    def _which(self, op: Any, machine: Machine, conditions: Conditions, of_all: int) -> Iterable[tuple[Any, int]]:
+        """Return masks of the calls that the same doubts are about, and which these are: bit i for the i-th."""
+        of_some = []
         for bit, about in self._by_size:
             mask = about(op, machine, conditions)
             if mask is False:
@@ -155,14 +156,12 @@ class Doubted:
             elif anywhere(mask):
                 of_some.append((mask, bit))
         if not of_some:
-            if of_all:
-                yield True, of_all
-            return
+            return ((True, of_all),) if of_all else ()
         groups: list[tuple[Any, int]] = [(True, of_all)]
         for mask, bit in of_some:
             halves = [((here & mask, which | bit), (here & ~mask, which)) for here, which in groups]
             groups = [(here, which) for pair in halves for here, which in pair if anywhere(here)]
-        yield from sorted(((here, which) for here, which in groups if which), key=operator.itemgetter(1))
+        return sorted(((here, which) for here, which in groups if which), key=operator.itemgetter(1))
 
 
 #: standard deviation of ln(dispatch) over hosts. Between those of eight machines under one release of PyTorch ``host``
@@ -194,7 +193,9 @@ def _with_dispatch(op: Any, machine: Machine, conditions: Conditions) -> bool:
 
 
 #: of calls whose dispatch no table tells, so that another family's stands for it: assumed to be as far off as hosts are
-NO_DISPATCH = Doubt(ErrorSource.DISPATCH, _with_dispatch, (HOST_DEVIATION, 0.25 * HOST_DEVIATION, 0.0), lasting=True)
+NO_DISPATCH = Doubt(
+    ErrorSource.DISPATCH, _with_dispatch, (HOST_DEVIATION, 0.25 * HOST_DEVIATION, 0.0), lasting=True, by_size=False
+)
 
 
 #: releases of PyTorch whose kernels the constants were fitted to, each in one laboratory: NeuSight's, and our own
@@ -215,10 +216,12 @@ def _in_pytorch_1(op: Any, machine: Machine, conditions: Conditions) -> bool:
 #: another, of which three sources tell: root mean square of the medians of
 #: ln(measured / predicted) of 13 pairs of source and machine, 0.21 (`examples/published` and Liger-Kernel's data, in
 #: view), without the 0.13 that machines and dtypes without rows add anyway. Norms on a B200 have a doubt of their own
-ROWS_ELSEWHERE = Doubt(ErrorSource.INSTALLATION, in_another_pytorch, (0.16, 0.16, 0.16), part_of=ErrorSource.LIBRARY)
+ROWS_ELSEWHERE = Doubt(
+    ErrorSource.INSTALLATION, in_another_pytorch, (0.16, 0.16, 0.16), part_of=ErrorSource.LIBRARY, by_size=False
+)
 #: what kernels of PyTorch 1 differ by, most of which were written anew since: a sort of two million keys takes a P100
 #: six times as long in 1.1 (github.com/pytorch/pytorch issue 22812, in view); assumed for the others
-PYTORCH_1 = Doubt(ErrorSource.RELEASE, _in_pytorch_1, (0.4, 0.8, 0.8))
+PYTORCH_1 = Doubt(ErrorSource.RELEASE, _in_pytorch_1, (0.4, 0.8, 0.8), by_size=False)
 #: who writes kernels for many: the vendors' libraries, frameworks, and what they are compiled by
 TUNED = (
     "", "torch", "cub", "thrust", "cupy", "cudf", "rocprim", "hipcub", "kokkos", "jax", "xla", "triton", "inductor",
@@ -236,7 +239,7 @@ def by_hand(op: Any, machine: Machine, conditions: Conditions) -> bool:
 #: authors take 2.2 times the predicted time in the mean of ln, with a root mean square of 0.93, four softmax of two
 #: authors 2.4 to 4 times, nine sorts of two small libraries 1.9 to 9 times (`examples/published`, in view). Streams,
 #: sums and transposes by hand take what others do
-BY_HAND = Doubt(ErrorSource.LIBRARY, by_hand, (0.7, 0.7, 0.7), lasting=True)
+BY_HAND = Doubt(ErrorSource.LIBRARY, by_hand, (0.7, 0.7, 0.7), lasting=True, by_size=False)
 
 
 def is_radeon(hardware: Hardware) -> bool:
@@ -251,4 +254,4 @@ def _any(op: Any, machine: Machine, conditions: Conditions) -> bool:
 #: kernels bound by memory on Radeons, whose vendor's Instincts alone have rows: four additions and six softmax of
 #: PyTorch on a Radeon Pro W7900 take 1.09 to 2.6 times the predicted time, ln with a root mean square of 0.6 below
 #: 0.3 ms and 0.35 above (one source of `examples/published`, ROCm 6.0, in view)
-STREAMS_ON_RADEON = Doubt(ErrorSource.KERNEL, _any, (0.6, 0.6, 0.35), machines=is_radeon)
+STREAMS_ON_RADEON = Doubt(ErrorSource.KERNEL, _any, (0.6, 0.6, 0.35), machines=is_radeon, by_size=False)

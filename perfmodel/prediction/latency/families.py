@@ -28,7 +28,7 @@ from perfmodel.core.work import anywhere, everywhere
 from perfmodel.operators.base import Operator
 from perfmodel.plugins import load_attribute, load_module, module_names, warn_of_plugin
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.family import Family, always
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
 
@@ -157,6 +157,25 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     if parts and everywhere(functools.reduce(np.logical_or, (mask for mask, _ in parts))):
         return parts
     return [*parts, (True, family(_ROOFLINE))]
+
+
+def family_of_any_size(op: Operator, machine: Machine, kind: str, library: str = "") -> Family | None:
+    """Return the family that `choices_of` and `families_of` find for an operator of any sizes; None where they decide.
+
+    It is None, too, where that is the roofline.
+    """
+    for name in _serving(op.op):
+        item = family(name)
+        if item.chooses is not None or (item.by_size and item.applies is not always):
+            return None
+        if item.on_cpu in (None, kind == "cpu") and item.applies(op, machine, library):
+            return item
+    return None
+
+
+def has_eager(op: str) -> bool:
+    """Return whether an operator, given by its name, has families of PyTorch's own kernels."""
+    return bool(_eager(op))
 
 
 def eager_points(op: Operator, machine: Machine, kind: str, library: str = "") -> Any:

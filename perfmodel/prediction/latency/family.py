@@ -33,6 +33,8 @@ from perfmodel.prediction.latency.terms import (
     total_of,
 )
 
+#: members of an enumeration take longer to find than all else that is done with them
+_EVENT, _DO_BENCH = Timing.EVENT, Timing.DO_BENCH
 #: values of a family's constants by name, in SI units
 Values = Mapping[str, float]
 
@@ -87,6 +89,7 @@ OF_ANY_CALL = "of any call"
 FACTOR = Constant(
     "factor", "", 1.0, 0.1, 10.0, 0.3, "time of the kernel over what its formula says, in all its parts", library=True
 )
+_FACTOR = FACTOR.name
 
 
 def dispatched_s(host_s: Number, hidden_s: Number, calls: Number) -> Number:
@@ -123,7 +126,8 @@ def scaled(terms: Terms, values: Values) -> Terms:
     return terms.times(values[FACTOR.name]) if FACTOR.name in values else terms
 
 
-def _always(op: Operator, machine: Machine, library: str) -> bool:
+def always(op: Operator, machine: Machine, library: str) -> bool:
+    """Return that a family is for all points."""
     return True
 
 
@@ -181,6 +185,7 @@ class Family:
         time than they; None where it does not.
     applies : (operator, machine, library) -> the points that the family is for, where several families serve an
         operator.
+    by_size : whether sizes of an operator decide what ``applies``; else its settings, the machine and the library do.
     dispatched : whether tables tell the host's dispatch, which events around a framework's call also see.
     dispatched_like : the family whose dispatch stands for that of such a call on a GPU where no table tells it:
         collectives and copies are measured in queues.
@@ -233,7 +238,8 @@ class Family:
     constants: tuple[Constant, ...]
     formula: Callable[[Operator, Machine, Values, Conditions], Terms]
     terms: tuple[Term, ...]
-    applies: Callable[[Any, Machine, str], Any] = _always
+    applies: Callable[[Any, Machine, str], Any] = always
+    by_size: bool = True
     total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
     dispatched_like: Family | None = None
@@ -310,7 +316,7 @@ class Family:
 
     def _sees_host(self, machine: Machine, conditions: Conditions) -> bool:
         """Return whether the time that ``conditions.timing`` measures holds the host's dispatch."""
-        if conditions.timing != Timing.EVENT:
+        if conditions.timing != _EVENT:
             return False
         return self.dispatched or (self.dispatched_like is not None and not machine.is_cpu)
 
@@ -338,7 +344,7 @@ class Family:
         kernel = scaled(self.formula(op, machine, values, conditions), values)
         if anywhere(gain):
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
-        if conditions.timing == Timing.DO_BENCH:
+        if conditions.timing == _DO_BENCH:
             return kernel.plus(EVENTS, EVENTS_S)
         if not self._sees_host(machine, conditions):
             return kernel
@@ -359,11 +365,11 @@ class Family:
         if self.total is None:
             return total_of(self.timed_terms(op, machine, values, conditions, gain, least_s))
         kernel_s, starting_s = self.total(op, machine, values, conditions)
-        if FACTOR.name in values:
-            kernel_s, starting_s = values[FACTOR.name] * kernel_s, values[FACTOR.name] * starting_s
+        if _FACTOR in values:
+            kernel_s, starting_s = values[_FACTOR] * kernel_s, values[_FACTOR] * starting_s
         if anywhere(gain):
             kernel_s = kernel_s + kernel_s * gain
-        if conditions.timing == Timing.DO_BENCH:
+        if conditions.timing == _DO_BENCH:
             return Total(kernel_s + EVENTS_S, starting_s + EVENTS_S)
         if not self._sees_host(machine, conditions):
             return Total(kernel_s, starting_s)

@@ -248,6 +248,7 @@ GEMM_W4A16 = Family(
     weight_only,
     (*PRODUCT_TERMS, DEQUANTISATION),
     lambda op, machine, library: _is_weight_only(0.5, op, machine),
+    by_size=False,
     doubts=(ROW_BY_ROW_OF_OTHERS,),
 )
 GEMM_W8A16 = Family(
@@ -256,6 +257,7 @@ GEMM_W8A16 = Family(
     weight_only,
     (*PRODUCT_TERMS, DEQUANTISATION),
     lambda op, machine, library: _is_weight_only(1.0, op, machine),
+    by_size=False,
     doubts=(ROW_BY_ROW_OF_OTHERS,),
 )
 GEMM_W8A8 = Family(
@@ -268,6 +270,7 @@ GEMM_W8A8 = Family(
     smooth_quant,
     (*PRODUCT_TERMS, QUANTISATION),
     _is_w8a8,
+    by_size=False,
 )  # fmt: skip
 GEMM_FP8_BLOCK = Family(
     "gemm_fp8_block",
@@ -279,6 +282,7 @@ GEMM_FP8_BLOCK = Family(
     block_scaled,
     (*PRODUCT_TERMS, QUANTISATION, REALIGNMENT),
     _is_block_scaled,
+    by_size=False,
     borrows=_lenders,
     slower_calls=_slower_calls,
     doubts=(YOUNG_BLOCKS,),

@@ -12,34 +12,27 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware, Peak, cached_per_machine
 from perfmodel.core.latency_table import REGIMES
-from perfmodel.core.vocabulary import Calibration, Load, Timing
+from perfmodel.core.vocabulary import Calibration, Timing
 from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain, where
-from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.compositions import conditions_of, other_release, parts_of
-from perfmodel.prediction.latency.constants import Constants, constants, tells_dispatch
-from perfmodel.prediction.latency.dispatch import SHIPPED, dispatch_of
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
 from perfmodel.prediction.latency.families import family as family_named
-from perfmodel.prediction.latency.family import OF_ANY_CALL, Family, Values
+from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.fitted import LOADS, Fitted, caller_values, fitted, fitted_to_any_size, knows_kernels
 from perfmodel.prediction.latency.instructions import launched
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.named import as_known
 from perfmodel.prediction.latency.nearest_tables import measured_libraries
-from perfmodel.prediction.latency.streams import FRAMEWORKS, FUSED
 from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of
 from perfmodel.prediction.uncertainty import PointVariances, Uncertainty, half_widths, of_sum, shape_of
-
-#: libraries whose kernels are known, so that PyTorch's say little of what they take
-_KNOWN = frozenset((*FRAMEWORKS, *FUSED, *Attention.WRITING))
-#: what the basis says of the load
-_LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
 
 
 def estimate(
@@ -63,6 +56,9 @@ def estimate(
     whole : whether the terms are found with the time, and not only when they are asked for.
     parts : the operators that the call runs one after another, each ``count`` times, in place of the library's kernels.
     """
+    known = None if parts else fitted_to_any_size(hardware, op, peak, conditions)
+    if known is not None:
+        return _estimate(known, op, floor_s, whole)
     conditions = as_known(op.op, hardware, conditions)
     if conditions.timing == Timing.DO_BENCH:
         kernel = estimate(op, hardware, peak, replace(conditions, timing=Timing.KERNEL), floor_s, whole, parts)
@@ -93,7 +89,8 @@ def _at_peak(
     estimates = []
     for chosen, those in choices_of(op, machine, hardware.kind, conditions):
         for mask, family in families_of(op, machine, hardware.kind, those.library):
-            estimates.append((chosen & mask, _estimate(family, op, hardware, machine, those, floor_s, whole)))
+            known = fitted(hardware, op, family, peak, those)
+            estimates.append((chosen & mask, _estimate(known, op, floor_s, whole)))
     found = functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
     return _with_others(found, op, machine, hardware, peak, conditions, floor_s)
 
@@ -114,7 +111,7 @@ def _with_others(
     each measured library whose kernels differ from the assumed ones (`_varied_libraries`).
     """
     library = conditions.library
-    if conditions.caller in _KNOWN or hardware.kind == "cpu":
+    if knows_kernels(hardware, conditions):
         return found
 
     def taken(other: str) -> Number:
@@ -193,24 +190,10 @@ def _composition(
         regime_code=code,
         family=family.name,
         calibration=max((one.calibration for _, _, one in known), key=list(Calibration).index),
-        basis="; ".join(dict.fromkeys(one.basis for one in estimates)) + _LOADS[conditions.load],
+        basis="; ".join(dict.fromkeys(one.basis for one in estimates)) + LOADS[conditions.load],
         uncertainty=Uncertainty(((True, {source: (value,) * len(REGIMES) for source, value in variances.items()}),)),
         kept_terms=_with_bound(terms, short),
     )
-
-
-def caller_values(family: Family, values: Values, hardware: Hardware | None, conditions: Conditions) -> Values:
-    """Return a family's values with the dispatch of the caller, where neither own rows nor tables tell it.
-
-    The tables that are shipped tell that of their releases (`perfmodel.prediction.latency.dispatch.MEASURED`), those
-    of `calibrate` that of whoever made the rows.
-    """
-    includes = conditions.timing.includes_host and family.dispatched
-    told = dispatch_of(conditions, family.name) if includes else None
-    own = hardware.latency.get(family.name) if hardware else None
-    if told is None or (own is not None and tells_dispatch(own) and SHIPPED not in own.source):
-        return values
-    return {**values, "host": told.host_s, "hidden": told.hidden_s, OF_ANY_CALL: 1.0}
 
 
 def _regime(part: Estimate, whole: Codes, conditions: Conditions) -> Text:
@@ -220,64 +203,51 @@ def _regime(part: Estimate, whole: Codes, conditions: Conditions) -> Text:
     return REGIMES[whole] if isinstance(whole, int) else np.asarray(REGIMES)[whole]
 
 
-def _estimate(
-    family: Family,
-    op: Operator,
-    hardware: Hardware,
-    machine: Machine,
-    conditions: Conditions,
-    floor_s: Number,
-    whole: bool,
-) -> Estimate:
+def _estimate(fit: Fitted, op: Operator, floor_s: Number, whole: bool) -> Estimate:
     """Return what a family expects; ``whole`` asks for the terms where it finds the time without them."""
-    known = constants(family, hardware, family.library_of(conditions), op.kernel_dtype)
-    values, growth, within = _asked(family, op, machine, known, conditions)
-    kinds = _kinds(family, op, machine, known, conditions, within)
+    family, known, machine, conditions = fit.family, fit.known, fit.machine, fit.conditions
+    growth, within = _corrected(fit, op)
+    kinds = _kinds(fit, op, within)
     terms: Terms | None = None
     if whole or family.total is None:
-        terms = family.timed_terms(op, machine, values, conditions, growth, floor_s)
+        terms = family.timed_terms(op, machine, fit.c, conditions, growth, floor_s)
         time, starting_s = total_of(terms)
     else:
-        time, starting_s = family.timed_total(op, machine, values, conditions, growth, floor_s)
+        time, starting_s = family.timed_total(op, machine, fit.c, conditions, growth, floor_s)
     short = _short_of(floor_s, time)
     time = time + short
     code = regime_of(starting_s, time)
     spread, uncertainty = _spread(known, kinds, code, floor_s)
-    basis = _basis(family, op, machine, known, terms)
-    unseen, assumed = family.beyond(op, machine) if family.beyond else (False, "")
+    calibration, basis = _origin(fit, op, terms)
     return Estimate(
         time_s=plain(time),
         spread=spread,
         regime_code=code,
         family=family.name,
-        calibration=where(unseen, Calibration.NEVER_SEEN, known.calibration),
-        basis=(f"{basis}; {assumed}" if assumed else basis) + _LOADS[conditions.load],
+        calibration=calibration,
+        basis=basis,
         uncertainty=uncertainty,
-        kept_terms=functools.partial(_terms_of, family.name, op, hardware, machine.peak, conditions, floor_s)
+        kept_terms=functools.partial(_terms_of, family.name, op, fit.hardware, machine.peak, conditions, floor_s)
         if terms is None
         else _with_bound(terms, short),
     )
 
 
-def _asked(
-    family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions
-) -> tuple[Values, Number, Any]:
-    """Return the values that a formula is asked with, what the surface adds as a share, and what lies in its data."""
-    values = caller_values(family, known.values, machine.hardware, conditions)
-    correction = known.surface
+def _corrected(fit: Fitted, op: Operator) -> tuple[Number, Any]:
+    """Return what the surface adds to the time that a formula finds, as a share, and which points lie in its data."""
+    correction = fit.known.surface
     if correction is None:
-        return values, 0.0, False
-    return values, *gain(family, correction.surface, correction.sheet, op, machine)
+        return 0.0, False
+    return gain(fit.family, correction.surface, correction.sheet, op, fit.machine)
 
 
 def _terms_of(
     name: str, op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number
 ) -> Terms:
     """Return the terms of the time that `_estimate` finds without them; a family can be pickled by its name alone."""
-    family, machine = family_named(name), Machine.of(hardware, peak)
-    known = constants(family, hardware, family.library_of(conditions), op.kernel_dtype)
-    values, growth, _ = _asked(family, op, machine, known, conditions)
-    terms = family.timed_terms(op, machine, values, conditions, growth, floor_s)
+    fit = fitted(hardware, op, family_named(name), peak, conditions)
+    growth, _ = _corrected(fit, op)
+    terms = fit.family.timed_terms(op, fit.machine, fit.c, conditions, growth, floor_s)
     return _with_bound(terms, _short_of(floor_s, terms.time_s))
 
 
@@ -294,21 +264,25 @@ def _with_bound(terms: Terms, short_s: Number) -> Terms:
     return Terms(adds, terms.alone)
 
 
-def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms | None) -> str:
-    if family.basis and terms is not None:
-        return f"{family.name}: {family.basis(op, machine, terms)}"
-    return f"{family.name}, {known.origin}"
+def _origin(fit: Fitted, op: Operator, terms: Terms | None) -> tuple[Text, str]:
+    """Return how well the constants know each call, and where they come from, for people."""
+    family, calibration, told = fit.family, fit.known.calibration, terms is not None and fit.family.basis
+    if not told and family.beyond is None:
+        return calibration, fit.basis + fit.load
+    basis = f"{family.name}: {told(op, fit.machine, terms)}" if told and terms is not None else fit.basis
+    unseen, assumed = family.beyond(op, fit.machine) if family.beyond else (False, "")
+    basis = f"{basis}; {assumed}" if assumed else basis
+    return where(unseen, Calibration.NEVER_SEEN, calibration), basis + fit.load
 
 
-def _kinds(
-    family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions, inside: Any
-) -> list[tuple[Any, Stating]]:
+def _kinds(fit: Fitted, op: Operator, inside: Any) -> list[tuple[Any, Stating]]:
     """Return the calls that the family doubts, or tells apart, as masks with how sure the constants are.
 
     Calls that no table tells apart may lie ``inside`` the data of a surface.
     """
-    within, own = (inside, known.surface) if known.apart is None else (family.apart(op), known.apart)
-    kinds: list[tuple[Any, Stating]] = [*known.doubted.kinds(op, machine, conditions, within)]
+    known = fit.known
+    within, own = (inside, known.surface) if known.apart is None else (fit.family.apart(op), known.apart)
+    kinds: list[tuple[Any, Stating]] = known.doubted.kinds(op, fit.machine, fit.conditions, fit.doubts, within)
     if own is not None:
         kinds.append((within, own))
     return kinds

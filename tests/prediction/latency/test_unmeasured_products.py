@@ -280,19 +280,20 @@ def test_installations_of_a_young_engine_differ_by_more() -> None:
 @pytest.mark.parametrize("library", ["", "torch", "torch-2.4", "cublas", "triton", "own"])
 @pytest.mark.parametrize("timing", ["kernel", "event"])
 def test_what_is_asked_once_of_an_operator_holds_for_all_of_its_sizes(library: str, timing: str) -> None:
-    """Doubts that no size decides are kept by operator, engine and conditions, so that nothing else may decide them."""
+    """Doubts that no size decides are kept by settings, machine and conditions: nothing else may decide them."""
     conditions = Conditions.parse(timing=timing, library=library)
     products = [
         pm.Gemm(m=m, n=n, k=64, batch=batch, bias=bias, dtype=dtype)
         for m, n, batch in ((1, 1, 1), (3, 5, 2), (4096, 8192, 1))
         for bias in (False, True)
-        for dtype in ("bf16", "fp16", "fp32")
+        for dtype in ("bf16", "fp16", "fp32", "fp8")
     ]
+    products += [pm.Gemm(m=m, n=64, k=128, dtype="fp8", scale="group:32") for m in (1, 4096)]
     for hardware in map(pm.hardware, ("h100", "rtx-5090", "mi300x")):
         for family in FAMILIES:
             for doubt in (doubt for doubt in family.all_doubts if not doubt.by_size and doubt.machines(hardware)):
-                answers: dict[str, set[Any]] = {}
+                answers: dict[Any, set[Any]] = {}
                 for product in products:
                     machine = Machine.of(hardware, resolve_peak(product, hardware))
-                    answers.setdefault(machine.engine, set()).add(doubt.about(product, machine, conditions))
+                    answers.setdefault(product.settings, set()).add(doubt.about(product, machine, conditions))
                 assert all(len(found) == 1 and found <= {False, True} for found in answers.values()), doubt

@@ -17,17 +17,18 @@ from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum, 
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
-from perfmodel.operators.scales import is_microscaled, weight_bytes
+from perfmodel.operators.scales import is_microscaled
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, TRITON, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.limited import STARVED
-from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels, in_tiles, own_s
+from perfmodel.prediction.latency.gemm.own_kernels import in_tiles, is_narrow, own_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.quantisation import PRODUCT_START, QUANTISATION, quantisation_s, quantise
-from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s
-from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors, pitches_of
+from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, pause_s
+from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
+from perfmodel.prediction.latency.gemm.setup import setup_of
 from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.gemm.unmeasured import (
     BATCH_OF_VECTORS,
@@ -79,13 +80,6 @@ __all__ = [
 
 SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm", "quantize")}
 
-#: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
-#: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
-FEWER_KERNELS = {("trtllm", 0.5): 0.6}
-#: the most lanes of fp64 over those of fp32 that are few, and the share of their peak that products reach: those of
-#: 2048 rows and more 0.74 to 1.08 on seven machines of three sources, batches of 64 and less on an RTX 4090 0.78 to
-#: 0.94 where their sizes are whole tiles (`examples/published`, in view)
-FEW_LANES, FEW_LANES_REACH = 1.0 / 8.0, 0.9
 #: constant -> unit, lower and upper limit, spread between machines, meaning
 _SHARED = {
     "math": ("", 0.2, 1.0, 0.1, "share of the peak that the largest tile reaches"),
@@ -130,26 +124,29 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """Return the terms of a GEMM's time; 8-bit products may quantise their input first."""
     if not isinstance(op, Gemm):
         return quantise(cast(Quantize, op), machine, c, conditions)
-    product, machine = _product(op), _accumulating(op, machine)
-    c = _on_few_lanes(machine, c)
+    of = setup_of(op, machine, c, conditions)
+    product, machine, c = of.product(op), of.machine, of.c
     terms = product_terms(product, machine, c, conditions)
-    if _has_own_kernels(machine, conditions):
+    if of.has_own_kernels:
         terms = _with_own_kernels(product, terms, machine, c)
-    elif not is_fp32(machine) and (anywhere(share := off_sectors(pitches_of(product))) or conditions.library == TRITON):
-        body = terms.time_s - terms.adds[LAUNCH]
-        terms = terms.plus(SECTORS, share * body)
-        body = body * (1.0 + share)
-        narrow = narrow_s(product, machine, conditions.library, c["split"])
-        if anywhere(narrow):
-            terms = terms.plus(ALIGNMENT, beside(body, narrow) - body)
+    elif of.loads_rows:
+        pitches = of.pitches(op)
+        share = off_sectors(pitches)
+        if anywhere(share) or conditions.library == TRITON:
+            body = terms.time_s - terms.adds[LAUNCH]
+            terms = terms.plus(SECTORS, share * body)
+            body = body * (1.0 + share)
+            narrow = narrow_s(product, machine, conditions.library, c["split"], pitches)
+            if anywhere(narrow):
+                terms = terms.plus(ALIGNMENT, beside(body, narrow) - body)
     if anywhere(vectors := by_vectors(op, machine, conditions)):
         terms = with_vectors(vectors, product, terms, machine)
     if op.activation != "none":
         terms = terms.plus(EPILOGUE, epilogue_s(op, machine, c, conditions))
     if "quantisation_bytes" not in c:
         return terms
-    adds = {**terms.adds, LAUNCH: _launch_s(op, machine, c, conditions)}
-    if op.is_quantised_by(conditions.library):
+    adds = {**terms.adds, LAUNCH: of.launch_s}
+    if of.quantises:
         adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)
     return Terms(adds, terms.alone)
 
@@ -158,28 +155,27 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     """Return what the terms of `formula` add up to."""
     if not isinstance(op, Gemm):
         return total_of(formula(op, machine, c, conditions))
-    product, machine = _product(op), _accumulating(op, machine)
-    c = _on_few_lanes(machine, c)
-    launch = _launch_s(op, machine, c, conditions)
-    time = product_s(product, machine, c, conditions)
-    if _has_own_kernels(machine, conditions):
-        time = own_s(product, time, machine, c)
-    elif not is_fp32(machine) and (anywhere(share := off_sectors(pitches_of(product))) or conditions.library == TRITON):
-        time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
+    of = setup_of(op, machine, c, conditions)
+    machine, c = of.machine, of.c
+    time, launch = product_s(op, of.rates), of.launch_s
+    if of.has_own_kernels:
+        if is_narrow(op) or machine.dtype == "fp64":
+            time = own_s(of.product(op), time, machine, c)
+    elif of.loads_rows:
+        pitches = of.pitches(op)
+        share = off_sectors(pitches)
+        if anywhere(share) or conditions.library == TRITON:
+            narrow = narrow_s(of.product(op), machine, conditions.library, c["split"], pitches)
+            time = beside(time * (1.0 + share), narrow)
     time = time + launch
     if anywhere(vectors := by_vectors(op, machine, conditions)):
-        streamed, start = streamed_s(product, machine)
+        streamed, start = streamed_s(of.product(op), machine)
         time, launch = where(vectors, streamed + start, time), where(vectors, start, launch)
-    if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
-        time = time + quantisation_s(product, machine, c, conditions)
+    if of.quantises:
+        time = time + quantisation_s(of.product(op), machine, c, conditions)
     if op.activation != "none":
         time = time + epilogue_s(op, machine, c, conditions)
     return Total(time, launch)
-
-
-def _has_own_kernels(machine: Machine, conditions: Conditions) -> bool:
-    """Return whether some products run in cuBLAS's kernels for few rows or fp64."""
-    return has_own_kernels(machine) and "triton" not in conditions.library
 
 
 def _with_own_kernels(product: Product, terms: Terms, machine: Machine, c: Values) -> Terms:
@@ -197,51 +193,6 @@ def _with_own_kernels(product: Product, terms: Terms, machine: Machine, c: Value
     alone = {name: where(tiled > 0.0, shorter * value, 0.0) for name, value in terms.alone.items()}
     alone[HBM] = maximum(alone[HBM], (1.0 - tiled) * time)
     return Terms(kept, alone)
-
-
-def _accumulating(gemm: Gemm, machine: Machine) -> Machine:
-    """Return the machine at the rate at which its lanes multiply and add up in fp32, as libraries do.
-
-    Lanes that take two 16-bit numbers at once also add up in 16 bits, which only ``engine="vector"`` asks for. 8192^3
-    in fp16 take PyTorch 0.142 s on a P100, 7.7 of 18.7 TFLOP/s, and 0.127 s in fp32
-    (github.com/zzc0721/torch-performance-test-data, issue 174).
-    """
-    if machine.engine != "vector" or gemm.engine == "vector" or dtype_bytes(gemm.dtype) != 2.0:
-        return machine
-    if _accumulating not in machine.cache:
-        rate = min(machine.peak_flop_per_s, machine.vector_flop_per_s)
-        machine.cache[_accumulating] = replace(machine, peak_flop_per_s=rate, dtype="fp32")
-    found: Machine = machine.cache[_accumulating]
-    return found
-
-
-def _on_few_lanes(machine: Machine, c: Values) -> Values:
-    """Return the constants of a product in fp64 on chips with few lanes for it, behind which the rest of a block hides.
-
-    GeForce and its like have a 32nd or a 64th of the lanes of fp32: they reach `FEW_LANES_REACH` of their peak. The
-    loads of small tiles, and the filling of the pipeline, take as many clocks as those of fp32: less of the arithmetic.
-    """
-    if machine.dtype != "fp64" or not machine.peak_flop_per_s < FEW_LANES * machine.vector_flop_per_s:
-        return c
-    lanes = machine.peak_flop_per_s / machine.vector_flop_per_s
-    return {**c, "math": FEW_LANES_REACH, "linear": 1.0, "fill": lanes * c["fill"], "tile": lanes * c["tile"]}
-
-
-def _product(gemm: Gemm) -> Product:
-    """Return the product with the bytes of each operand; a bias makes it a linear layer, whose weights lie [n, k]."""
-    own, out = dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype)
-    weights = 0.0 if gemm.weight_dtype == gemm.dtype else weight_bytes(gemm.weight_dtype, gemm.scale)
-    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, own, out, weights, rows_apart=bool(gemm.bias))
-
-
-def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -> float:
-    """Return the time to start and drain the kernels of a product, those that quantise its input among them [s]."""
-    start = launch_s(machine, c)
-    if "quantisation_bytes" not in c:
-        return start
-    if not gemm.is_quantised_by(conditions.library):
-        return min(start, PRODUCT_START / machine.clock_hz)
-    return start * FEWER_KERNELS.get((conditions.library, dtype_bytes(gemm.dtype)), 1.0)
 
 
 def _call_cost(op: Operator, c: Values) -> Number:
@@ -333,6 +284,7 @@ GEMM_FP32 = Family(
     formula,
     (*PRODUCT_TERMS, EPILOGUE),
     _is_fp32,
+    by_size=False,
     total=total,
     call_cost=_call_cost,
     apart=_is_single,
@@ -353,6 +305,7 @@ GEMM_BF16 = Family(
     formula,
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
+    by_size=False,
     total=total,
     doubts=(
         OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE, ON_RADEON, SCALED,
@@ -385,6 +338,7 @@ GEMM_FP8 = Family(
     formula,
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
+    by_size=False,
     total=total,
     doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS, QUANTISING_ALONE, ON_RADEON, SCALED, MICROSCALED_ON_AMD),
 )  # fmt: skip

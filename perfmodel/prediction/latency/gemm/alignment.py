@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, minimum, raised
+from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, minimum, number, raised
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product, Some
-from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits
+from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits, pitches_of
 from perfmodel.prediction.latency.gemm.sizes import fourth_power
 from perfmodel.prediction.latency.gemm.times import fourth_root
 from perfmodel.prediction.latency.machine import Machine
@@ -62,7 +62,7 @@ INSTRUCTIONS, SIDES = ("mma.sync", "wgmma", "tcgen05"), (64.0, 128.0)
 FILL, STEP, QUANTUM = 64.0, 32.0, 0.4
 
 
-def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -> Number:
+def narrow_s(product: Product, machine: Machine, library: str, split_s: float, pitches: Any = None) -> Number:
     """Return the least time of products whose rows begin off 16 bytes [s]; 0 for others.
 
     Rows are those of A, k elements long, and of the outputs, n long; B has one of both. A product of one row has a
@@ -73,10 +73,15 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     product, machine : sizes, and the machine with the peak of the engine.
     library : whose kernels run.
     split_s : start of the reduction of the parts of k [s].
+    pitches : of the product's rows, if they are known: `perfmodel.prediction.latency.gemm.sectors.pitches_of`.
     """
     if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
         return 0.0
-    pitches, divisor = _pitches(product.k, product.n, product.input_bytes, product.output_bytes, library)
+    divisor = 8 * VECTOR_BYTES
+    if library == TRITON:
+        pitches, divisor = _pitches_in_triton(product.k, product.n)
+    elif pitches is None:
+        pitches = pitches_of(product)
     off = _off(pitches, divisor, product.m, product.n)
     if not anywhere(off):
         return 0.0
@@ -85,7 +90,8 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     some = Some(off, off.shape)
     if some.are_many:
         every: Number = _body_s(product, _loads(product, pitches, library), machine, library, split_s)
-        return np.where(off, every, 0.0)
+        every *= number(off)  # numpy chooses by a mask at half the speed
+        return every
     time = np.zeros(off.shape)
     time[some.places] = _body_s(product.at(some), _loads(product, some.of(pitches), library), machine, library, split_s)
     return time
@@ -93,14 +99,14 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
 
 def off_vectors(m: Number, n: Number, k: Number, input_bytes: float, output_bytes: float, library: str) -> Any:
     """Return which products have rows that begin off 16 bytes, so that tensor cores' usual kernels do not take them."""
-    return _off(*_pitches(k, n, input_bytes, output_bytes, library), m, n)
-
-
-def _pitches(k: Number, n: Number, input_bytes: float, output_bytes: float, library: str) -> tuple[Any, int]:
-    """Return the pitches of the rows of A and of the outputs, joined, and what divides them where loads are wide."""
     if library == TRITON:
-        return joined(k, n), TRITON_ELEMENTS
-    return pitches_bits(k, n, input_bytes, output_bytes), 8 * VECTOR_BYTES
+        return _off(*_pitches_in_triton(k, n), m, n)
+    return _off(pitches_bits(k, n, input_bytes, output_bytes), 8 * VECTOR_BYTES, m, n)
+
+
+def _pitches_in_triton(k: Number, n: Number) -> tuple[Any, int]:
+    """Return the pitches of the rows of A and of the outputs, joined, and what divides them where loads are wide."""
+    return joined(k, n), TRITON_ELEMENTS
 
 
 def _off(pitches: Any, divisor: int, m: Number, n: Number) -> Any:
@@ -113,8 +119,8 @@ def beside(body_s: Number, loading_s: Number) -> Number:
     """Return the time of products that narrow loads hold up, as other resources overlap [s]."""
     if not isinstance(loading_s, np.ndarray):
         return fourth_root(fourth_power(body_s) + fourth_power(loading_s)) if loading_s > 0.0 else body_s
-    both = fourth_power(loading_s) + fourth_power(body_s)
-    time: Number = np.where(loading_s > 0.0, fourth_root(both), body_s)
+    time: NDArray[np.float64] = fourth_root(fourth_power(loading_s) + fourth_power(body_s))
+    np.copyto(time, body_s, where=loading_s <= 0.0)
     return time
 
 

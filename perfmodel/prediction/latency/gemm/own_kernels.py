@@ -67,7 +67,9 @@ def in_tiles(product: Product | Gemm, machine: Machine) -> Number:
     """Return how likely products run in tiles: 0 for vectors, on Hopper for few rows, and 1 for all but narrow ones."""
     rows = machine.matrix_instruction != INSTRUCTION  # on Hopper few rows, down to one, have a kernel, columns do not
     narrow = minimum(product.m, product.n) if rows else product.n
-    tiled: Number = where(product.batch > 1, minimum(BATCH_IN_TILES * narrow, 1.0), _single_in_tiles(narrow, machine))
+    tiled, batched = _single_in_tiles(narrow, machine), product.batch > 1
+    if anywhere(batched):
+        tiled = where(batched, minimum(BATCH_IN_TILES * narrow, 1.0), tiled)
     if rows:
         return tiled
     return minimum(tiled, clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0))

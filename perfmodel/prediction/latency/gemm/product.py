@@ -29,6 +29,7 @@ constants are fitted to the NeuSight (fp32) and aiconfigurator (16- and 8-bit) m
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import Number, anywhere, maximum
+from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import Product, Rates, launch_s, rates_of
@@ -53,7 +55,7 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
 #: products that are worked on at once: their arrays stay in a core's cache
-CHUNK = 16384
+CHUNK = 32768
 #: more than rounding takes off a least time
 _ABOVE = 1.0 - 1e-9
 _PLAIN, _ARRAY = {int, float, np.float64}, np.ndarray
@@ -75,33 +77,35 @@ def product_terms(product: Product, machine: Machine, c: Values, conditions: Con
     machine, conditions : where, and what its caches hold.
     c : the constants of one of this package's families.
     """
-    parts = _of_each(product, machine, c, conditions, _fastest)
+    parts = _of_each(product, functools.partial(rates_of, product, machine, c, conditions), _fastest)
     time = parts if isinstance(parts, ProductTime) else ProductTime.gathered(*parts)
     return time.terms(launch_s(machine, c))
 
 
-def product_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
-    """Return what the terms of `product_terms` add up to without the launch [s], in half of the time."""
-    parts = _of_each(product, machine, c, conditions, _least)
+def product_s(product: Product | Gemm, rates: Callable[[bool], Rates]) -> Number:
+    """Return what the terms of `product_terms` add up to without the launch [s], in half of the time.
+
+    Parameters
+    ----------
+    product : sizes.
+    rates : of single products, and of those in a batch, if that is true.
+    """
+    parts = _of_each(product, rates, _least)
     time: Number = gathered(*parts) if isinstance(parts, tuple) else parts
     return time
 
 
 def _of_each(
-    product: Product,
-    machine: Machine,
-    c: Values,
-    conditions: Conditions,
+    product: Product | Gemm,
+    rates: Callable[[bool], Rates],
     function: Callable[[Number, Number, Number, Number, Rates], Result],
 ) -> Result | tuple[Iterator[tuple[Places, Result]], tuple[int, ...]]:
     """Return a function of one product, or those of a cache-sized number of products at a time, and their shape."""
     m, n, k, batch = sizes = (product.m, product.n, product.k, product.batch)
     if type(m) in _PLAIN and type(n) in _PLAIN and type(k) in _PLAIN and type(batch) in _PLAIN:
-        rates = rates_of(product, machine, c, conditions, bool(batch > 1.0))
-        return function(float(m), float(n), float(k), float(batch), rates)
+        return function(float(m), float(n), float(k), float(batch), rates(bool(batch > 1.0)))
     shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
-    pieces = _pieces(sizes, shape, lambda batched: rates_of(product, machine, c, conditions, batched), function)
-    return pieces, shape
+    return _pieces(sizes, shape, rates, function), shape
 
 
 def _pieces(

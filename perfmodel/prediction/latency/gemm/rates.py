@@ -303,15 +303,21 @@ class Rates:
         widening_s = (c["dequant"] if self.widens else 0.0) * columns / (INTEGER_LANES * machine.clock_hz)
         block_s = block_s + widening_s
         up_to = np.array([most for *_, most in by_rows] or [np.inf] * len(tiles))
+        step_s = block_s * c["step"]
+        lanes = min(1.0, machine.flop_per_clock_per_sm / (2.0 * DEPTH_LANES))
+        least = np.maximum(1.0, c["depth"] * lanes / area)
         of_tiles = Tile(
             per_row=1.0 / rows,
             per_column=1.0 / columns,
             sides=rows + columns * (product.b_bytes / product.input_bytes),
             flop_per_s=speed * machine.sm_count,
-            step_s=block_s * c["step"],
+            step_s=step_s,
+            rounded_s=self.rounds * step_s,
+            evened_s=self.evened * step_s,
+            busy_s=least * step_s,
             fill=in_time * (c["fill"] / c["step"] * product.output_bytes / product.input_bytes),
             widening=widening_s / block_s,
-            least=np.maximum(1.0, c["depth"] * min(1.0, machine.flop_per_clock_per_sm / (2.0 * DEPTH_LANES)) / area),
+            least=least,
             above=np.array([0.0, *up_to[:-1]]) if by_rows else np.zeros(len(tiles)),
             up_to=up_to,
         )

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import OF_MANY, OF_ONE, Number, ceil, largest, maximum, minimum, where
-from perfmodel.prediction.latency.gemm.rates import Rates
+from perfmodel.core.work import OF_MANY, OF_ONE, Number, anywhere, ceil, maximum, minimum, where
+from perfmodel.prediction.latency.gemm.rates import Rates, Some
 from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.streams import fitting_share
 
@@ -149,12 +149,12 @@ class Sizes:
             columns[per_column] = ceil(n * per_column)
         return rows, columns
 
-    def _super_tile(self, r: Rates) -> tuple[Number, Number]:
+    def _super_tile(self, m: Number, n: Number, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
         area = r.sm_count * WAVE_OUTPUTS
         lowered = self.lowered
-        rows = lowered(self.m, area**0.5)
-        return rows, lowered(self.n, area / rows)
+        rows = lowered(m, area**0.5)
+        return rows, lowered(n, area / rows)
 
     def _addressing(self, r: Rates) -> Number:
         """Return the time with what rows that lie far apart cost, over that without."""
@@ -212,12 +212,24 @@ class Sizes:
         """Return the bytes of A and of B that one product reads from device memory, where L2 holds nothing before."""
         one_a, one_b = r.product.input_bytes * self.k * self.m, r.product.b_bytes * self.k * self.n
         both = one_a + one_b
-        if largest(both) <= r.l2_bytes:
+        more: Any = both > r.l2_bytes
+        if not anywhere(more):
             return one_a, one_b
-        rows, columns = self._super_tile(r)
-        raised = self.raised
-        again = raised(1.0 - r.l2_bytes / both, 0.0)
-        return one_a * (1.0 + again * (self.n / columns - 1.0)), one_b * (1.0 + again * (self.m / rows - 1.0))
+        if isinstance(one_a, np.ndarray) and isinstance(one_b, np.ndarray):
+            some = Some(more, more.shape)
+            if not some.are_many:
+                of_a, of_b = self._times_read(some.of(both), some.of(self.m), some.of(self.n), r)
+                one_a[some.places] *= of_a
+                one_b[some.places] *= of_b
+                return one_a, one_b
+        of_a, of_b = self._times_read(both, self.m, self.n, r)
+        return one_a * of_a, one_b * of_b
+
+    def _times_read(self, both: Number, m: Number, n: Number, r: Rates) -> tuple[Number, Number]:
+        """Return how often A and B are read: panels of both again for each super-tile, as far as they exceed L2."""
+        rows, columns = self._super_tile(m, n, r)
+        again = self.raised(1.0 - r.l2_bytes / both, 0.0)
+        return 1.0 + again * (n / columns - 1.0), 1.0 + again * (m / rows - 1.0)
 
     def _traffic(self, a: Number, b: Number, r: Rates) -> Number:
         """Return the bytes that would take as long as all that is read, ``a`` and ``b``, and written [B].

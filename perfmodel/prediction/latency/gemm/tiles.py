@@ -67,6 +67,8 @@ class Tile:
     per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
     flop_per_s : rate of all SMs [FLOP/s].
     step_s : time of one block for one step of k [s].
+    rounded_s, evened_s : the parts of it that a started wave, and that a block of a wave takes of all SMs [s].
+    busy_s : time of one step of the blocks that keep an SM busy [s].
     fill : steps that filling and draining a block's pipeline takes as long as.
     widening : share of ``step_s`` that widens weights.
     least : blocks that keep an SM busy.
@@ -79,6 +81,9 @@ class Tile:
     sides: Any
     flop_per_s: Any
     step_s: Any
+    rounded_s: Any
+    evened_s: Any
+    busy_s: Any
     fill: Any
     widening: Any
     least: Any

@@ -120,15 +120,15 @@ def math_of(sizes: Sizes, r: Rates, tile: Tile, waves: Any, pipeline: Pipeline) 
     An SM has time for (1 - q) w + q ceil(w) blocks, with idle SMs in the last wave; one block waits for its steps.
     """
     steps, latency_s = pipeline
-    ceil, raised, step_s = sizes.ceil, sizes.raised, tile.step_s  # Python takes longer to call them where they are
-    time = ceil(waves)
-    time *= r.rounds * step_s
-    waves *= r.evened * step_s
+    raised = sizes.raised  # Python takes longer to call it where it is
+    time = sizes.ceil(waves)
+    time *= tile.rounded_s
+    waves *= tile.evened_s
     time += waves
     if latency_s is None or r.few_blocks:
-        time = raised(time, tile.least * step_s)
+        time = raised(time, tile.busy_s)
     if latency_s is not None:  # else one block is done before those that keep an SM busy
-        time = raised(time, latency_s + step_s)
+        time = raised(time, latency_s + tile.step_s)
     time *= steps
     if sizes.slowed is not None:
         time *= sizes.slowed

@@ -11,7 +11,7 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource
-from perfmodel.core.work import minimum
+from perfmodel.core.work import anywhere, minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
@@ -176,7 +176,7 @@ def _lies_either_way(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether products with a vector come in a batch, which may run in tiles of which they fill a row."""
-    if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
+    if not isinstance(op, Gemm) or not has_own_kernels(machine) or not anywhere(op.batch > 1) or not is_narrow(op):
         return False
     return (in_tiles(op, machine) == BATCH_IN_TILES) & (op.batch > 1)
 
@@ -246,29 +246,37 @@ IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.2, 0.45, 0.45), machines=_has_
 #: products of few rows on a B200 take 1.6 times the predicted time in CUTLASS and 1.3 in others, large ones 1.2 and
 #: 1.1: ln with a root mean square of 0.43 and 0.28, 0.16 and 0.28 (49 rows, eight sources, in view); the same is
 #: assumed of fp8 by fp4
-OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
+OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1), by_size=False)
 #: no table has a row of Turing's tensor cores: 28 products in 16 bits, 22 of them on a T4 of 70 W, take 0.8 to 3.4
 #: times the predicted time, ln with a root mean square of 0.51, and of the medians of ten sources 0.36
 #: (`examples/published`, in view); those of Volta, which has no rows either, are 6 % off
 ON_TURING = Doubt(
-    ErrorSource.KERNEL, _is_product, (0.35, 0.4, 0.4), machines=lambda hardware: hardware.architecture == "Turing"
+    ErrorSource.KERNEL,
+    _is_product,
+    (0.35, 0.4, 0.4),
+    machines=lambda hardware: hardware.architecture == "Turing",
+    by_size=False,
 )
 #: no table has products of fp8 with these scales: 37 take 1.1 times the predicted time in the median, ln with a root
 #: mean square of 0.42 (seven sources of `examples/published`, in view), of which libraries and machines add a part
-SCALED = Doubt(ErrorSource.KERNEL, _is_scaled, (0.3, 0.3, 0.2))
+SCALED = Doubt(ErrorSource.KERNEL, _is_scaled, (0.3, 0.3, 0.2), by_size=False)
 #: kernels for such scales are young on AMD: 31 products on an MI355X, grouped ones among them, take 1.5 to 4.7 times
 #: the predicted time (two sources, in view)
 MICROSCALED_ON_AMD = Doubt(
-    ErrorSource.KERNEL, _is_microscaled, (0.8, 0.8, 0.8), machines=lambda hardware: hardware.vendor == "AMD"
+    ErrorSource.KERNEL,
+    _is_microscaled,
+    (0.8, 0.8, 0.8),
+    machines=lambda hardware: hardware.vendor == "AMD",
+    by_size=False,
 )
 #: kernels of FlashInfer and of SGLang in Triton for scales of blocks: 14 calls of a year take 1.1 to 6.7 times the
 #: predicted time on H200 and GB200, ln with a root mean square of 1.2 (two sources of `examples/published`, in view);
 #: FlashInfer's under vLLM on an H100 have rows
-YOUNG_BLOCKS = Doubt(ErrorSource.KERNEL, _is_by_young_kernels, (0.5, 0.9, 0.9))
+YOUNG_BLOCKS = Doubt(ErrorSource.KERNEL, _is_by_young_kernels, (0.5, 0.9, 0.9), by_size=False)
 #: no table has quantising alone: its constants are what products that quantise first take beside those that do not. 74
 #: calls of six libraries take 0.5 to 2 times the predicted time, ln of each source's mean with a root mean square of
 #: 0.39 below 10 us and 0.34 above (ten sources of `examples/published`, in view)
-QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.4, 0.4, 0.4))
+QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.4, 0.4, 0.4), by_size=False)
 #: of few rows by narrow weights in a library that no table has: onnxruntime's take an A100 1.2 times the predicted time
 #: with one row, and 2.8 times with 16 (4 bits) and 3.1 times with 5 (8 bits), since its kernels widen the weights for
 #: each row; those of two other libraries on an H100 take 0.9 to 1.1 times (`examples/published`, in view)
@@ -279,4 +287,4 @@ BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2), by_size=
 #: no table has a row of AMD's Radeon, whose vector units issue two multiply-adds of fp32 at once where their registers
 #: allow it: six products of rocBLAS in fp32 on an RX 7900 XTX take 1.3 to 1.8 times the predicted time, twelve in 16
 #: bits 0.95 to 1.7 (three documents, `examples/published/ninth.csv`, in view)
-ON_RADEON = Doubt(ErrorSource.KERNEL, _is_product, (0.3, 0.3, 0.3), machines=is_radeon)
+ON_RADEON = Doubt(ErrorSource.KERNEL, _is_product, (0.3, 0.3, 0.3), machines=is_radeon, by_size=False)
