@@ -12,7 +12,7 @@ from perfmodel.training.memory import training_memory
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import setup_of
 from perfmodel.training.space import default_space
-from perfmodel.workloads.catalog import find_model
+from perfmodel.workloads.catalog import find_model, named_model
 
 
 @pytest.mark.parametrize("name", sorted(frameworks()))
@@ -326,6 +326,26 @@ def test_chunks_of_logits_take_no_memory_and_are_multiplied_again() -> None:
     assert steps[0].terms_s["head"] - steps[1].terms_s["head"] > once / 8 / steps[0].peak_flop_per_s
     used = [training_memory(config, cluster, one).peak.used_bytes for one in (chunks, whole)]
     assert used[1] - used[0] == pytest.approx(14.0 * plan.seq * config.vocab, rel=0.1)
+
+
+def test_trl_keeps_no_logits_of_a_million_tokens() -> None:
+    """huggingface/trl, long_context_training.md: Qwen3-8B on 8 H100 of 80 GB at 1,048,576 tokens, 380 s and 56.2 GB."""
+    million = pm.TrainingPlan(
+        batch=1, seq=2**20, cp=8, zero=3, recompute="full", attention="cudnn", optimizer="adam-bf16",
+        offload="activations", framework="trl-fsdp2",
+    )  # fmt: skip
+    eight = pm.Cluster("h100", gpus=8)
+    used = {
+        name: training_memory(named_model("qwen3-8b"), eight, million.changed(framework=name))
+        for name in ("fsdp2-eager", "trl-fsdp2")
+    }
+    logits = 14.0 * 2**17 * 151936
+    assert used["fsdp2-eager"].peak.used_bytes > logits > 3.0 * used["trl-fsdp2"].peak.used_bytes
+    assert used["trl-fsdp2"].fits
+    found = pm.train("qwen3-8b", eight, million)
+    assert found.low_s < 380 < found.high_s
+    # checkpoints wait for their copies both ways, of 35 layers of 8,192 B a token, at 50 GB/s
+    assert found.terms_s["offload"] == pytest.approx(2 * 34 * 2**17 * 8192 / 50.4e9, rel=0.05)
 
 
 def test_picotron_without_flash_attn_has_eager_norms_and_rotary_positions() -> None:
