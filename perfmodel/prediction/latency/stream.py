@@ -59,7 +59,7 @@ CONSTANTS = (
 CHUNK_RATE = 0.3
 #: threads of a block that has a channel: those of cuDNN's batch norms (bn_fw_tr_1C11_kernel_NCHW<float, float, 512>)
 CHANNEL_THREADS = 512.0
-#: lane instructions of mamba-ssm's selective scan for a token, a channel and a number of its state: fp32 arithmetic, and
+#: lane instructions of mamba-ssm's selective scan for a token, a channel and a number of its state, fp32 arithmetic and
 #: all. Counted in csrc/selective_scan/selective_scan_fwd_kernel.cuh and _bwd_kernel.cuh, 16 tokens a thread. Forward:
 #: dt A, B dt x, two passes over the tokens of a thread 4, five steps of a warp 0.6, C h; casts of B and C 2, their
 #: exchange 0.5, shuffles 0.6. Backward: dt A, dt x B, dy C, scans both ways 9.2, gradients of x 2, dt 5, A 2, B 2, C 1;
