@@ -328,6 +328,23 @@ def test_chunks_of_logits_take_no_memory_and_are_multiplied_again() -> None:
     assert used[1] - used[0] == pytest.approx(14.0 * plan.seq * config.vocab, rel=0.1)
 
 
+def test_a_loss_outside_of_the_compiled_model_moves_its_logits_in_eager_mode() -> None:
+    """36 B a logit in place of 8, and 84 B a parameter of the optimizer in place of 28; the model is the same."""
+    cluster = pm.Cluster("a100", gpus=1)
+    plan = pm.TrainingPlan(batch=64, micro_batch=64, seq=512, zero=0, framework="ddp-compile")
+    model = named_model("gpt2")
+    inside, outside = (
+        pm.train(model, cluster, plan.changed(framework=f"ddp-compile{part}")) for part in ("", "-model")
+    )
+    for term in ("products", "attention", "memory_bound"):
+        assert outside.terms_s[term] == inside.terms_s[term]
+    added = 28.0 * 64 * 512 * model.vocab / 2.0e12
+    assert outside.terms_s["head"] - inside.terms_s["head"] == pytest.approx(1.3 * added, rel=0.2)
+    assert outside.terms_s["optimizer"] == pytest.approx(3.0 * inside.terms_s["optimizer"], rel=0.05)
+    used = [training_memory(model, cluster, step.plan).peak.parts["logits"] for step in (inside, outside)]
+    assert used[1] == pytest.approx(14.0 / 4.0 * used[0])
+
+
 def test_trl_keeps_no_logits_of_a_million_tokens() -> None:
     """huggingface/trl, long_context_training.md: Qwen3-8B on 8 H100 of 80 GB at 1,048,576 tokens, 380 s and 56.2 GB."""
     million = pm.TrainingPlan(

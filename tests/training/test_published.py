@@ -221,7 +221,8 @@ def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
         ("unsloth (huggingface trainer)", "unsloth"), ("llmq (C++/CUDA)", "llmq"), ("surogate (C++/CUDA)", "llmq"),
         ("huggingface-eager (trainer, liger)", "huggingface-liger"), ("huggingface-eager (trainer)", "huggingface"),
         ("trl (liger)", "huggingface-liger"), ("fsdp2-eager (huggingface trl)", "trl-fsdp2"),
-        ("deepspeed (liger)", "deepspeed"),
+        ("deepspeed (liger)", "deepspeed"), ("languini (torch-autocast-compile)", "ddp-compile-model"),
+
         ("deepspeed (gpt-neox 2021)", "deepspeed-overlap"), ("ms-swift (huggingface + deepspeed)", "deepspeed-overlap"),
         ("megatron-core (local spec)", "megatron-local"), ("megatron-core (0.13)", "megatron-te"),
         ("megatron-core (local spec, Liger norms and cross entropy)", "megatron-local-liger"),
