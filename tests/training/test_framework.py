@@ -328,6 +328,24 @@ def test_chunks_of_logits_take_no_memory_and_are_multiplied_again() -> None:
     assert used[1] - used[0] == pytest.approx(14.0 * plan.seq * config.vocab, rel=0.1)
 
 
+def test_modules_of_a_course_write_out_what_torch_fuses() -> None:
+    """CS336 in fp32: an own AdamW of 140 B a parameter for 84, scores 12 accesses for 6, a logit 132 B for 36."""
+    cluster = pm.Cluster("h100", gpus=2)
+    plan = pm.TrainingPlan(batch=8, micro_batch=4, seq=1024, zero=0, dtype="fp32", attention="eager-unfused")
+    model = named_model("llama-3.2-1b")
+    torch, course = (pm.train(model, cluster, plan.changed(framework=name)) for name in ("ddp-eager", "cs336"))
+    assert course.terms_s["products"] == torch.terms_s["products"]
+    assert course.terms_s["optimizer"] == pytest.approx(140 / 84 * torch.terms_s["optimizer"], rel=0.01)
+    slow = 1.3 / 2.95e12  # of a copy of the H100 [s/B]
+    logits = (132.0 - 36.0) * 4 * 1024 * model.vocab * slow
+    assert course.terms_s["head"] - torch.terms_s["head"] == pytest.approx(logits, rel=0.15)
+    # three more passes over scores forward and backward; gates and the gradients of projections move more, too
+    scores = 2 * 3 * 8.0 * 16 * 4 * 32 * 1024**2 * slow
+    assert course.terms_s["memory_bound"] - torch.terms_s["memory_bound"] > scores
+    # gradients wait for the end of the backward pass: 4 B a parameter of both ranks over NVLink
+    assert course.terms_s["data"] > 4.0 * model.parameters / 450e9 > torch.terms_s.get("data", 0.0)
+
+
 def test_a_loss_outside_of_the_compiled_model_moves_its_logits_in_eager_mode() -> None:
     """36 B a logit in place of 8, and 84 B a parameter of the optimizer in place of 28; the model is the same."""
     cluster = pm.Cluster("a100", gpus=1)
