@@ -13,11 +13,12 @@ from perfmodel.training.host_offload import (
     returning_s,
     whole_gradients,
 )
-from perfmodel.training.host_update import gradients_leave
+from perfmodel.training.host_rates import host_rates
+from perfmodel.training.host_update import gradient_trips, gradients_leave
 from perfmodel.training.kept import activations_of
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup
-from perfmodel.training.state_bytes import updated_gradient_bytes, weight_bytes
+from perfmodel.training.state_bytes import weight_bytes
 from perfmodel.workloads.layer_kinds import Kind
 
 
@@ -32,7 +33,8 @@ def host_copies(
     """Return the copies of a micro batch to and from the host of one GPU.
 
     Gradients that a GPU reduces whole leave beside its whole backward pass of ``backward_s``, which takes longer where
-    activations come back later. ``paired`` is the share of passes in pairs where it is not that of the plan.
+    activations come back later; beside nothing where a framework reduces them on the stream of the compute. ``paired``
+    is the share of passes in pairs where it is not that of the plan.
     """
     once = 1.0 / setup.micro_batches if gathers_once(setup) else 1.0
     sharded, number = setup.sharded, sum(counts.values())
@@ -62,18 +64,21 @@ def host_copies(
     if gradients_leave(setup) and not sharded:
         every = [(layers[kind], count) for kind, count in counts.items()] + [(passes, 1) for passes in outer]
         moved = sum(count * _moved_states(setup, passes)[1] for passes, count in every)
-        found += whole_gradients(setup, moved, backward_s, number)
+        beside = backward_s if setup.framework.overlaps_data_parallel else 0.0
+        found += whole_gradients(setup, moved, beside, number)
     return found
 
 
 def _moved_states(setup: Setup, passes: Passes) -> tuple[float, float]:
     """Return the weights of a layer, or of embedding or head, that come from the host before a pass [B]; and gradients.
 
-    A GPU copies its share. Weights come as they are stored.
+    A GPU copies its share. Weights come as they are stored. Gradients that come back before they leave again count as
+    what leaves in the same time.
     """
     plan, weights, gradients = setup.plan, 0.0, 0.0
     stored = FROZEN_BYTES.get(plan.frozen_dtype, weight_bytes(setup))
-    leaving = gradients_leave(setup) * plan.offload_fraction * updated_gradient_bytes(setup)
+    rates, (leaves, returns) = host_rates(setup.cluster), gradient_trips(setup)
+    leaving = plan.offload_fraction * (leaves + returns * rates.to_host / rates.from_host)
     for alike in alike_ranks(setup, passes):
         ranks = setup.sharing(alike.group).ranks * setup.copies
         weights += plan.on_host("parameters") * stored * alike.held / ranks

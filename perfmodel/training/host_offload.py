@@ -21,7 +21,7 @@ from perfmodel.training.host_rates import host_rates
 from perfmodel.training.host_update import StepEnd, cpu_overlap, loop_factor, threads, update_rate
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup
-from perfmodel.training.state_bytes import host_update_bytes
+from perfmodel.training.state_bytes import host_pass_bytes, host_update_bytes
 
 #: layers whose activations are on the GPU: the one that is computed, and the one that comes or goes
 RESIDENT_LAYERS = 2.0
@@ -177,8 +177,9 @@ def _update_note(setup: Setup, updated: float) -> str:
         "the time. --host-bandwidth states yours."
     )  # fmt: skip
     share, loop = setup.plan.offload_fraction * updated, loop_factor(setup)
+    bytes_ = host_update_bytes(setup) + host_pass_bytes(setup)
     slow = f", {loop:g} times as long as fused (torch.optim's loop)" if loop > 1 else ""
     return (
-        f"The CPU updates {format_si(share, '')} parameters a GPU, {host_update_bytes(setup):g} B each, at "
+        f"The CPU updates {format_si(share, '')} parameters a GPU, {bytes_:g} B each, at "
         f"{format_si(rate, 'B/s', 3)} ({'as stated' if stated else 'assumed'}; {whose}){slow}.{unsure}"
     )

@@ -22,10 +22,11 @@ GRACE = (500e9, 450e9)
 #: share of a host's memory bandwidth that the optimizer of its CPUs reaches, and the standard deviation of its ln. From
 #: four published figures, at 28 B a parameter: PyTorch's fused Adam, 134 x 10^6 parameters in 31.8 ms, 118 GB/s on a
 #: server that is not named (zhuhaozhe/Misc, bench-fused-optimizer); an optimizer of PrimeIntellect's, 171 x 10^9 in
-#: 12.8 s, 374 GB/s of an 8 x H200 host (prime-rl pull request 3248); DeepSpeed's CPUAdam, 72 x 10^9 on four 8 x A100 in
-#: about 10 s, 50 GB/s a host (DeepSpeed issue 6834), and 0.3 x 10^9 in 0.22 s beside PCIe 4, 38 GB/s (issue 6695). Over
-#: the bandwidths above, 410 GB/s for the first: 0.29, 0.61, 0.12, 0.09
-REACHED, REACHED_DEVIATION = 0.21, 0.9
+#: 12.8 s, 374 GB/s of an 8 x H200 host (prime-rl pull request 3248); DeepSpeed's CPUAdam, 0.3 x 10^9 in 0.22 s beside
+#: PCIe 4, 38 GB/s (issue 6695), and a whole step() of DeepSpeed with parameters on the host, whose passes make it 42 B,
+#: 72 x 10^9 on four 8 x A100 in about 10 s, 76 GB/s a host (issue 6834). Over the bandwidths above, 410 GB/s for the
+#: first: 0.29, 0.61, 0.09, 0.18
+REACHED, REACHED_DEVIATION = 0.23, 0.8
 #: the same deviation where the user states what the memory reaches: an optimizer reaches less where cores are few
 STATED_DEVIATION = 0.3
 _PROBE = 2.0**30
@@ -37,12 +38,14 @@ class HostRates(NamedTuple):
     Attributes
     ----------
     to_host, from_host : of copies with pinned memory [B/s].
+    from_pageable : of copies from memory of the host that is not pinned [B/s].
     update : at which the CPUs of the host read and write memory for this GPU's parameters [B/s].
     copy_deviation, update_deviation : standard deviations of ln(measured / predicted).
     """
 
     to_host: float
     from_host: float
+    from_pageable: float
     update: float
     copy_deviation: float
     update_deviation: float
@@ -59,13 +62,15 @@ def host_rates(cluster: Cluster) -> HostRates:
     UsageError
         For a machine without a link to a host.
     """
-    to_host, from_host, deviation = _copies(cluster.hardware)
+    to_host, from_host, pageable, deviation = _copies(cluster.hardware)
     stated = cluster.host_bytes_per_s
     if not math.isnan(stated):
         share = stated / cluster.sharing_host
-        return HostRates(min(to_host, share), min(from_host, share), share, deviation, STATED_DEVIATION)
+        to_host, from_host, pageable = (min(rate, share) for rate in (to_host, from_host, pageable))
+        return HostRates(to_host, from_host, pageable, share, deviation, STATED_DEVIATION)
     memory = _memory_per_gpu(_host_link(cluster.hardware), cluster.sharing_host)
-    return HostRates(min(to_host, memory), min(from_host, memory), REACHED * memory, deviation, REACHED_DEVIATION)
+    to_host, from_host, pageable = (min(rate, memory) for rate in (to_host, from_host, pageable))
+    return HostRates(to_host, from_host, pageable, REACHED * memory, deviation, REACHED_DEVIATION)
 
 
 def _memory_per_gpu(link: Link, sharing: int) -> float:
@@ -87,10 +92,14 @@ def _host_link(hardware: Hardware) -> Link:
 
 
 @cached_per_machine
-def _copies(hardware: Hardware) -> tuple[float, float, float]:
-    """Return the rates of large copies to and from the host [B/s], and the deviation of ln of their times."""
+def _copies(hardware: Hardware) -> tuple[float, float, float, float]:
+    """Return the rates of large copies to and from the host, and from memory that is not pinned there [B/s].
+
+    The last figure is the deviation of ln of the times of the first.
+    """
     _host_link(hardware)
-    to_host, from_host = (predict(Memcpy(bytes=_PROBE, direction=way), hardware) for way in ("d2h", "h2d"))
-    times = [float(copy.predicted_time_s) for copy in (to_host, from_host)]
-    deviation = math.log(float(to_host.predicted_time_high_s) / times[0]) / Z80
-    return _PROBE / times[0], _PROBE / times[1], deviation
+    ways = (("d2h", True), ("h2d", True), ("h2d", False))
+    copies = [predict(Memcpy(bytes=_PROBE, direction=way, pinned=pinned), hardware) for way, pinned in ways]
+    to_host, from_host, pageable = (_PROBE / float(copy.predicted_time_s) for copy in copies)
+    deviation = math.log(float(copies[0].predicted_time_high_s) * to_host / _PROBE) / Z80
+    return to_host, from_host, pageable, deviation

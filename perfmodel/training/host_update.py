@@ -15,7 +15,13 @@ from typing import NamedTuple
 
 from perfmodel.training.host_rates import host_rates
 from perfmodel.training.setup import Setup
-from perfmodel.training.state_bytes import host_update_bytes, updated_gradient_bytes, weight_bytes
+from perfmodel.training.state_bytes import (
+    host_gradient_bytes,
+    host_pass_bytes,
+    host_update_bytes,
+    updated_gradient_bytes,
+    weight_bytes,
+)
 
 #: optimizer -> time of its loop over that of its fused update. Adam, the geometric mean of four: 5.1 on 56 cores of a
 #: Xeon of 2023 (pytorch/pytorch pull request 123074, 10 tensors of 10^6), 5 to 7 (DeepSpeed's CPUAdam over torch.optim,
@@ -115,6 +121,34 @@ def gradients_leave(setup: Setup) -> bool:
     return setup.plan.on_host("optimizer") and setup.plan.zero >= 2
 
 
+def gradient_trips(setup: Setup) -> tuple[float, float]:
+    """Return what leaves of a parameter's gradient, and comes back, in a micro batch, in the mean of a step's [B].
+
+    Where gradients add up on the host by way of the GPU (``async_accumulate_grad_in_cpu_via_gpu`` in DeepSpeed's
+    stage_1_and_2.py, ``partition_grads`` in its stage3.py), they leave in 16 bits, and in fp32 in the last micro batch.
+    Stages 1 and 2 leave 16 bits out there, and the way back in the first; stage 3 does neither.
+    """
+    if not gradients_leave(setup):
+        return 0.0, 0.0
+    each, last, count = updated_gradient_bytes(setup), host_gradient_bytes(setup), setup.micro_batches
+    if not setup.framework.host.accumulates:
+        return each, 0.0
+    if setup.sharded:
+        return each + last / count, each
+    return each + (last - each) / count, each * (1.0 - 1.0 / count)
+
+
+def host_buffer_bytes(setup: Setup) -> float:
+    """Return what buffers on the host hold of a parameter's gradient [B].
+
+    They hold what the CPU takes, twice where the update runs beside passes that give the next ones, and what adds up
+    there over micro batches.
+    """
+    taken = host_gradient_bytes(setup) * (2.0 if cpu_overlap(setup) == "passes" else 1.0)
+    adds = setup.framework.host.accumulates and gradient_trips(setup)[1] > 0
+    return taken + updated_gradient_bytes(setup) * adds
+
+
 def step_end(setup: Setup, updated: float, passes_s: float) -> StepEnd:
     """Return what the update of some parameters of a GPU on its host takes after its last micro batch.
 
@@ -125,10 +159,12 @@ def step_end(setup: Setup, updated: float, passes_s: float) -> StepEnd:
     """
     plan = setup.plan
     rates, moved = host_rates(setup.cluster), plan.offload_fraction * updated
+    back = rates.from_pageable if setup.framework.host.casts_weights else rates.from_host
+    bytes_ = host_update_bytes(setup) * loop_factor(setup) + host_pass_bytes(setup)
     return StepEnd(
-        leave_s=0.0 if gradients_leave(setup) else moved * updated_gradient_bytes(setup) / rates.to_host,
-        return_s=0.0 if plan.on_host("parameters") else moved * weight_bytes(setup) / rates.from_host,
-        update_s=moved * host_update_bytes(setup) * loop_factor(setup) / update_rate(setup)[0],
+        leave_s=0.0 if gradients_leave(setup) else moved * host_gradient_bytes(setup) / rates.to_host,
+        return_s=0.0 if plan.on_host("parameters") else moved * weight_bytes(setup) / back,
+        update_s=moved * bytes_ / update_rate(setup)[0],
         overlap=cpu_overlap(setup),
         beside_s=passes_s,
     )

@@ -15,9 +15,11 @@ class KernelBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     norm_bytes, rms_norm_bytes, rotary_bytes, gelu_new_bytes : as those of a framework; None for as many elements as
         there.
+    loss_bytes : what the loss moves for a logit, as that of a framework; None for as much as there.
     """
 
     norm_bytes: tuple[float, float] | None = None
     rms_norm_bytes: tuple[float, float] | None = None
     rotary_bytes: tuple[float, float] | None = None
     gelu_new_bytes: tuple[float, float] | None = None
+    loss_bytes: float | None = None

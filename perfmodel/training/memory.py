@@ -17,7 +17,7 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.held import Held, Parameters
 from perfmodel.training.host_offload import RESIDENT_LAYERS
-from perfmodel.training.host_update import cpu_overlap, gradients_leave
+from perfmodel.training.host_update import gradients_leave, host_buffer_bytes
 from perfmodel.training.kept import activations_of, slice_of
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.memory_facts import MemoryFacts
@@ -142,8 +142,7 @@ class _Holder:
     def _split(self, state: Mapping[str, float], trained: Held) -> tuple[dict[str, float], dict[str, float]]:
         """Return what of weights, gradients and optimizer is on the GPU, and what on its host [B].
 
-        The gradients of what is updated there have a buffer on the host, also where they stay on the GPU until then,
-        and two where the update runs beside passes that give the next ones.
+        The gradients of what is updated there have a buffer on the host, also where they stay on the GPU until then.
         """
         share = self.plan.offload_fraction if self.plan.on_host("optimizer") else 0.0
         on_gpu = dict(state)
@@ -151,7 +150,7 @@ class _Holder:
         gradients = share * updated_gradient_bytes(self.setup) * updated
         host = {
             "optimizer": share * state["optimizer"],
-            "gradients": gradients * (2.0 if cpu_overlap(self.setup) == "passes" else 1.0),
+            "gradients": share * updated * host_buffer_bytes(self.setup),
         }
         on_gpu["optimizer"] -= host["optimizer"]
         on_gpu["gradients"] -= gradients * gradients_leave(self.setup)

@@ -287,7 +287,7 @@ def head_passes(setup: Setup) -> Passes:
     """Return the head and the loss of one micro batch; the loss counts as backward."""
     work = head_work(setup.hardware, setup.padded, setup.shard)
     slow = setup.constants.memory_bound[setup.framework.streams]
-    loss = slow * stream_time(setup.hardware, setup.framework.loss_bytes * work.logits)
+    loss = slow * stream_time(setup.hardware, setup.loss_bytes * work.logits)
     cast_s = _weight_cast_s(setup, work.parameters)
     forward = work.products.forward_s + slow * (work.streams_s + cast_s)
     weights_s = 0.0 if setup.plan.lora else work.products.weight_s

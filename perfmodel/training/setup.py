@@ -20,6 +20,7 @@ from perfmodel.training.documents import spread_lengths
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Framework, frameworks, nearest_framework
 from perfmodel.training.frozen import FROZEN_BYTES
+from perfmodel.training.kernel_bytes import KernelBytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.layer_kinds import Kind
@@ -201,10 +202,23 @@ class Setup:
 
         Of fp32 it is half, as what a shard says is for elements of 16 bits.
         """
-        wide = self.plan.dtype in ("fp32", "tf32")
-        unmixed = self.framework.unmixed.get("fp32" if wide else "bf16" if self.narrow_weights else "")
-        found: tuple[float, float] | None = getattr(unmixed, kernels, None)
-        return (found[0] / 2.0, found[1] / 2.0) if found and wide else found
+        found: tuple[float, float] | None = getattr(self._unmixed, kernels, None)
+        return (found[0] / 2.0, found[1] / 2.0) if found and self._wide else found
+
+    @property
+    def _wide(self) -> bool:
+        return self.plan.dtype in ("fp32", "tf32")
+
+    @property
+    def _unmixed(self) -> KernelBytes | None:
+        """What kernels move in the dtype of both weights and activations, if they have one and it says so."""
+        return self.framework.unmixed.get("fp32" if self._wide else "bf16" if self.narrow_weights else "")
+
+    @property
+    def loss_bytes(self) -> float:
+        """What the loss moves for a logit [B]."""
+        own = self._unmixed.loss_bytes if self._unmixed else None
+        return self.framework.loss_bytes if own is None else own
 
     @property
     def narrow_weights(self) -> bool:

@@ -42,12 +42,29 @@ def optimizer_bytes(setup: Setup, outer_share: float) -> float:
     return state_bytes(setup.plan.optimizer, master_bytes(setup), moment, outer_share)
 
 
+def host_gradient_bytes(setup: Setup) -> float:
+    """Return the bytes of a gradient as the CPU takes it."""
+    wide = setup.framework.host.wide_gradients and master_bytes(setup)
+    return SINGLE if wide else updated_gradient_bytes(setup)
+
+
 def host_update_bytes(setup: Setup) -> float:
     """Return what the update of a parameter on the CPU reads and writes of the host's memory [B].
 
     The gradient is read, the optimizer's state read and written, and the weight written, which is read, too, where it
     has no copy in the state: 4 + 3 x 8 = 28 B of Adam in fp32, and 2 + 24 + 2 = 28 B with weights and gradients in 16
-    bits (DeepSpeed's CPUAdam: csrc/adam/cpu_adam_impl.cpp).
+    bits; 4 + 24 = 28 B where another pass casts the weight (DeepSpeed's CPUAdam: csrc/adam/cpu_adam_impl.cpp).
     """
-    weight = weight_bytes(setup) * (1.0 if master_bytes(setup) else 2.0)
-    return updated_gradient_bytes(setup) + 2.0 * optimizer_bytes(setup, 0.0) + weight
+    master = master_bytes(setup)
+    written = 0.0 if master and setup.framework.host.casts_weights else weight_bytes(setup)
+    return host_gradient_bytes(setup) + 2.0 * optimizer_bytes(setup, 0.0) + written * (1.0 if master else 2.0)
+
+
+def host_pass_bytes(setup: Setup) -> float:
+    """Return what passes before and after that update read and write of a parameter [B].
+
+    Gradients are read and written to scale them, 8 B in fp32, and the weight is read in fp32 and written in 16 bits, 6.
+    """
+    facts, master = setup.framework.host, master_bytes(setup)
+    scaled = 2.0 * host_gradient_bytes(setup) if facts.scales_gradients else 0.0
+    return scaled + (master + weight_bytes(setup) if facts.casts_weights and master else 0.0)

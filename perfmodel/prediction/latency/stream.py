@@ -13,6 +13,7 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, Tensor, Work, anywhere, maximum, minimum
 from perfmodel.operators.base import Operator
+from perfmodel.operators.ssm_scan import SsmScan
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -27,6 +28,7 @@ from perfmodel.prediction.latency.streams import (
     beside_math,
     fitting_share,
     issue_s,
+    l2_bytes_per_s,
     stream_times,
 )
 from perfmodel.prediction.latency.terms import LAUNCH, Terms
@@ -57,6 +59,16 @@ CONSTANTS = (
 CHUNK_RATE = 0.3
 #: threads of a block that has a channel: those of cuDNN's batch norms (bn_fw_tr_1C11_kernel_NCHW<float, float, 512>)
 CHANNEL_THREADS = 512.0
+#: lane instructions of mamba-ssm's selective scan for a token, a channel and a number of its state, fp32 arithmetic and
+#: all. Counted in csrc/selective_scan/selective_scan_fwd_kernel.cuh and _bwd_kernel.cuh, 16 tokens a thread. Forward:
+#: dt A, B dt x, two passes over the tokens of a thread 4, five steps of a warp 0.6, C h; casts of B and C 2, their
+#: exchange 0.5, shuffles 0.6. Backward: dt A, dt x B, dy C, scans both ways 9.2, gradients of x 2, dt 5, A 2, B 2, C 1;
+#: casts 2, exchanges 0.5 + 4, shuffles 1.2, sums with their bounds 4. The exponential is a unit's of its own
+SCAN, SCAN_BACKWARD = (8.0, 12.0), (24.0, 37.0)
+#: bytes that L2 reads and writes for an atomic sum in fp32
+SUM_BYTES = 8.0
+#: lanes of a warp
+LANES = 32.0
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -64,13 +76,16 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
     Reads that repeat what another pass of the kernel has read come from L2 as far as the rows, groups or channels that
     run at once fit there. math is the larger of the FLOP at the rate of the engine, the instructions of the elements,
-    and the sums into one element, which follow one another, one in a clock.
+    and the sums into one element, which follow one another, one in a clock. A selective scan has instructions and
+    traffic of its own, see `SCAN`.
     """
     tensors, work = op.counted()
     traffic = work.bytes
     if anywhere(work.repeated_bytes):
         traffic = traffic - work.repeated_bytes * fitting_share(_between(op, tensors, machine), machine.l2_bytes)
     hbm, l2 = stream_times(traffic, work.working_set_bytes, machine, c, conditions)
+    if isinstance(op, SsmScan) and not machine.is_cpu:
+        l2 = l2 + _scan_l2_s(op, machine, c)
     terms = beside_math(_math(op, work, tensors, machine, c), hbm, l2, c)
     kernels = getattr(op, "kernels", None)
     if kernels is None:
@@ -84,8 +99,34 @@ def _math(op: Operator, work: Work, tensors: tuple[Tensor, ...], machine: Machin
         rate = CHUNK_RATE * machine.peak_flop_per_s
     elements = work.bytes_written / dtype_bytes(tensors[-1].dtype)
     math = maximum(work.flop / rate, issue_s(elements, machine, c))
+    if isinstance(op, SsmScan) and not machine.is_cpu:
+        math = maximum(math, _scan_issue_s(op, machine))
     repeats = getattr(op, "multiplicity", None)
     return math if repeats is None else maximum(math, repeats / machine.clock_hz)
+
+
+def _scan_issue_s(op: SsmScan, machine: Machine) -> Number:
+    """Return the time of a selective scan's instructions: of fp32 lanes, exponentials, or the schedulers [s]."""
+    arithmetic, instructions = SCAN_BACKWARD if op.backward else SCAN
+    clocks = machine.sm_count * machine.clock_hz
+    lanes = machine.vector_flop_per_s / 2.0 / machine.packed
+    each = max(
+        arithmetic / lanes,
+        1.0 / (machine.exponentials_per_clock * clocks),
+        instructions / (LANES * machine.schedulers_per_sm * clocks),
+    )
+    return each * op.batch * op.seq * op.channels * op.state
+
+
+def _scan_l2_s(op: SsmScan, machine: Machine, c: Values) -> Number:
+    """Return the time of what a selective scan moves between SMs and L2 beyond its tensors [s].
+
+    A block has a channel of a sequence, and reads B and C of the whole sequence. Backward it adds its share of their
+    gradients to those of the other channels, an atomic sum in fp32 for each number.
+    """
+    numbers = 2.0 * op.batch * op.seq * op.channels * op.state
+    moved = numbers * (dtype_bytes(op.dtype) + SUM_BYTES * op.backward)
+    return moved / l2_bytes_per_s(machine, c)
 
 
 def _between(op: Operator, tensors: tuple[Tensor, ...], machine: Machine) -> Number:

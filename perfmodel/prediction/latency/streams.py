@@ -161,11 +161,16 @@ def stream_times(
     hbm = bytes (1 - h) / (eta W) and l2 = bytes h / (feed 64 B SM f), with h ``held``, or else the `surviving_share`.
     L2 is not slower than device memory.
     """
-    device = c["eta"] * machine.bandwidth_bytes_per_s
-    cache = max(device, c["feed"] * L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz)
     if held is None:
         held = surviving_share(footprint_bytes, machine, c, conditions)
-    return traffic_bytes * (1.0 - held) / device, traffic_bytes * held / cache
+    device = c["eta"] * machine.bandwidth_bytes_per_s
+    return traffic_bytes * (1.0 - held) / device, traffic_bytes * held / l2_bytes_per_s(machine, c)
+
+
+def l2_bytes_per_s(machine: Machine, c: Values) -> float:
+    """Return the rate at which L2 feeds all SMs: feed 64 B a clock and SM, no less than device memory does [B/s]."""
+    device = c["eta"] * machine.bandwidth_bytes_per_s
+    return max(device, c["feed"] * L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz)
 
 
 def issue_s(elements: Number, machine: Machine, c: Values, held: Number = 0.0) -> Number:

@@ -202,3 +202,25 @@ def test_a_batch_norm_reads_twice_what_l2_cannot_hold_of_the_channels_in_flight(
     # 4 MB lie in L2, so that x is read once: 2 of 3 passes
     traffic = [float(p.predicted_terms_s["hbm"]) / c for p, c in ((few, 160), (many, 1024))]
     assert traffic[1] / traffic[0] == pytest.approx(1.5, rel=0.01)
+
+
+def test_a_selective_scan_issues_more_than_its_flop_and_sums_gradients_in_l2() -> None:
+    """32,768 tokens, 4,096 channels, 16 numbers each on an H100, 132 SMs of 128 lanes at 1.98 GHz.
+
+    By hand: 12 instructions of 128 lanes a clock forward, 37 backward; blocks read B and C of a channel in 16 bits from
+    L2, and add two gradients of 8 B.
+    """
+    numbers = 32768 * 4096 * 16
+    forward, backward = (
+        pm.predict(pm.SsmScan(seq=32768, channels=4096, gated=True, dtype="bf16", backward=way), "h100-sxm5-80gb")
+        for way in (False, True)
+    )
+    lanes = 128 * 132 * 1.98e9
+    parts = [found.alone_s for found in (forward, backward)]
+    assert [float(part["math"]) for part in parts] == pytest.approx(
+        [12 * numbers / lanes, 37 * numbers / lanes], rel=0.05
+    )
+    assert float(parts[1]["l2"]) / float(parts[0]["l2"]) == pytest.approx((2 + 8) / 2)
+    # twice as many numbers take twice as long where these set the pace
+    wide = pm.predict(pm.SsmScan(seq=32768, channels=4096, state=32, gated=True, dtype="bf16"), "h100-sxm5-80gb")
+    assert 1.7 < float(wide.predicted_time_s / forward.predicted_time_s) < 2.0
