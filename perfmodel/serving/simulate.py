@@ -21,6 +21,8 @@ from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.stability import growth_of
 
+#: low and high end of a step's time over its expected time, for decoding sequences and their mean context
+Spread = Callable[[float, float], tuple[float, float]]
 #: most requests that are simulated again with steps of the low and of the high end of their interval
 INTERVAL_REQUESTS = 10_000
 
@@ -121,7 +123,7 @@ def simulate_server(
     server: Server,
     requests: Requests,
     *,
-    spread: Callable[[float, float], tuple[float, float]] | None = None,
+    spread: Spread | None = None,
     progress: Progress | None = None,
     judged: Callable[[Replay], bool] | None = None,
 ) -> Replay:
@@ -152,12 +154,18 @@ def simulate_server(
     try:
         if judged is None or judged(replay):
             replay = replace(replay, growth=growth_of(replay, lambda longer: whole(_run(server, longer, _silent))))
-        if spread is None:
-            return replay
-        first = requests.first(INTERVAL_REQUESTS)
-        scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
+    except KeyboardInterrupt:
+        return replace(replay, interrupted=True)
+    return replay if spread is None else with_ends(server, replay, spread)
+
+
+def with_ends(server: Server, replay: Replay, spread: Spread) -> Replay:
+    """Return a simulated load with its interval; see `simulate_server`."""
+    first = replay.requests.first(INTERVAL_REQUESTS)
+    scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
+    try:
         low, high = (whole(_run(server.scaled(scale), first, _silent)) for scale in scales)
-        expected = replay if len(first) == len(requests) else whole(_run(server, first, _silent))
+        expected = replay if len(first) == len(replay.requests) else whole(_run(server, first, _silent))
     except KeyboardInterrupt:
         return replace(replay, interrupted=True)
     return replace(replay, ends=(low, expected, high))

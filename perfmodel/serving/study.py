@@ -12,8 +12,8 @@ import numpy as np
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
-from perfmodel.serving.largest import Largest, largest_concurrency, largest_rate
-from perfmodel.serving.load import Fleet, simulate_fleet
+from perfmodel.serving.largest import Array, Largest, Likely, largest_concurrency, largest_rate
+from perfmodel.serving.load import Fleet, simulate_fleet, with_interval
 from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, spread_start
 from perfmodel.serving.replay import PERCENTILES, Replay
@@ -153,7 +153,8 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
         return Outcome(spec, tuple(points), ended=error)
     if largest is None:
         return Outcome(spec, tuple(points))
-    point = _figures(deployment, study, _with_interval(deployment, study, largest), largest.load)
+    replay = with_interval(deployment, largest.replay, study.fleet) if study.interval else largest.replay
+    point = _figures(deployment, study, replay, largest.load)
     beyond = (CAPACITY,) if largest.grows else tuple(map(str, largest.missed))
     return Outcome(spec, tuple(points), point, beyond)
 
@@ -205,14 +206,6 @@ def _figures(deployment: Deployment, study: Study, replay: Replay, value: float)
     )  # fmt: skip
 
 
-def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Replay:
-    if not study.interval:
-        return largest.replay
-    found = largest.replay
-    again = simulate_fleet(deployment, found.requests, study.fleet, interval=True, judged=lambda replay: False)
-    return replace(again, growth=found.growth)
-
-
 def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest | None:
     """Return the largest load that meets the objectives, up to the users that are given, or that have a place.
 
@@ -237,21 +230,49 @@ def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest 
     if study.load == QPS:
         return largest_rate(replay, slo, _likely_rate(deployment, study), few)
     most = max(study.values) if study.values else study.fleet.replicas * _places(deployment, study.workload)
-    return largest_concurrency(replay, slo, int(most))
+    # users who start all at once wait for each other, of which the steady state says nothing
+    likely = means_of(deployment, study, most).likely if study.spread_start else None
+    return largest_concurrency(replay, slo, int(most), likely)
+
+
+@dataclass(frozen=True)
+class Means:
+    """The steady state of a deployment at some numbers of clients in ascending order.
+
+    Attributes
+    ----------
+    likely : the clients, and how far means are from the limits of a study's objectives.
+    output_tokens_per_s : of all replicas [1/s].
+    """
+
+    likely: Likely
+    output_tokens_per_s: Array
+
+    @property
+    def best_per_s(self) -> float:
+        """Most tokens of answers a second at which the means are within the limits [1/s]; with one client at least."""
+        within = self.likely.excess <= 0.0
+        return float(max(self.output_tokens_per_s[within], default=self.output_tokens_per_s[0]))
+
+
+def means_of(deployment: Deployment, study: Study, most: float, points: int = 40) -> Means:
+    """Return the steady state of a study's load with up to ``most`` clients of all replicas."""
+    assert study.slo is not None
+    workload, replicas = study.workload, study.fleet.replicas
+    users = np.unique(np.geomspace(1.0, most, points).round())
+    lengths = {"prefix": float(workload.cached), "spread": workload.spread}
+    mean = steady(deployment, workload.isl, workload.osl, concurrency=np.maximum(1.0, users / replicas), **lengths)
+    first, later = np.asarray(mean.ttft_s), np.asarray(mean.tpot_s)
+    times = {"ttft_s": first, "tpot_s": later, "itl_s": later, "latency_s": first + (workload.osl - 1.0) * later}
+    with np.errstate(divide="ignore"):
+        excess = np.log(np.max([times[item.quantity] / item.limit_s for item in study.slo.objectives], axis=0))
+    return Means(Likely(users, excess), np.asarray(mean.output_tokens_per_s) * np.minimum(users, replicas))
 
 
 def _likely_rate(deployment: Deployment, study: Study) -> float:
     """Return the rate to look at first: the highest at which means of the steady state are within the limits [1/s]."""
-    assert study.slo is not None
-    workload = study.workload
-    users = np.unique(np.geomspace(1.0, _places(deployment, workload), 16).round())
-    lengths = {"prefix": float(workload.cached), "spread": workload.spread}
-    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, **lengths)
-    first, later = np.asarray(mean.ttft_s), np.asarray(mean.tpot_s)
-    times = {"ttft_s": first, "tpot_s": later, "itl_s": later, "latency_s": first + (workload.osl - 1.0) * later}
-    within = np.all([times[item.quantity] <= item.limit_s for item in study.slo.objectives], axis=0)
-    per_s = np.asarray(mean.output_tokens_per_s) / workload.osl * study.fleet.replicas
-    return float(max(per_s[within], default=per_s[0]))
+    most = study.fleet.replicas * _places(deployment, study.workload)
+    return means_of(deployment, study, most, 16).best_per_s / study.workload.osl
 
 
 def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float, ...]:
