@@ -15,7 +15,7 @@ from perfmodel.errors import UsageError, check_names, expect, expect_numbers, re
 from perfmodel.prediction.stretch import NONE, Stretch
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.given import check_prefix
-from perfmodel.serving.journal import Clock
+from perfmodel.serving.journal import Clock, Journal
 from perfmodel.serving.kv_link import kv_link
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
@@ -211,15 +211,17 @@ def simulate_fleet(
     interval: bool = True,
     progress: Progress | None = None,
     judged: Callable[[Replay], bool] | None = None,
+    enough: Callable[[Journal], bool] | None = None,
 ) -> Replay:
-    """Simulate a load on several deployments; see `simulate`, and `simulate_server` for ``judged``."""
+    """Simulate a load on several deployments; see `simulate`, and `simulate_server` for ``judged`` and ``enough``."""
     remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
     check_prefix(deployment.config, requests.cached)
     server, spread, first = _served(deployment, requests, fleet)
-    replay = simulate_server(server, requests, spread=spread if interval else None, progress=progress, judged=judged)
+    ends = spread if interval else None
+    replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged, enough=enough)
     return replace(replay, first_ends=first)
 
 

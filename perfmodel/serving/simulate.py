@@ -27,6 +27,10 @@ Spread = Callable[[float, float], tuple[float, float]]
 INTERVAL_REQUESTS = 10_000
 
 
+class EnoughError(Exception):
+    """Ends a simulation of which no more matters."""
+
+
 @dataclass(frozen=True)
 class Server:
     """What a simulation has to know of the engines that it simulates.
@@ -126,6 +130,7 @@ def simulate_server(
     spread: Spread | None = None,
     progress: Progress | None = None,
     judged: Callable[[Replay], bool] | None = None,
+    enough: Callable[[Journal], bool] | None = None,
 ) -> Replay:
     """Simulate a load; the same load gives the same result.
 
@@ -141,14 +146,17 @@ def simulate_server(
         interval.
     progress : called with the number of requests that have ended, now and then.
     judged : returns whether a longer simulation has to tell if the queue of a simulation grows. None: it always has.
+    enough : called now and then with what is simulated; returns whether no more of it matters.
 
     Raises
     ------
+    EnoughError
+        When ``enough`` says so.
     UsageError
         When a request is larger than the cache.
     """
     _check_fit(server, requests)
-    replay = _run(server, requests, progress or _silent)
+    replay = _run(server, requests, progress or _silent, enough)
     if replay.interrupted or not replay.count:
         return replay
     try:
@@ -188,9 +196,17 @@ def _silent(done: int) -> None:
     del done
 
 
-def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
+def _run(
+    server: Server, requests: Requests, report: Progress, enough: Callable[[Journal], bool] | None = None
+) -> Replay:
     prompts, outputs = (requests.prompt - requests.cached).tolist(), requests.output.tolist()
     journal = Journal(prompts, outputs, requests.cached)
+
+    def progress(done: int) -> None:
+        report(done)
+        if enough is not None and enough(journal):
+            raise EnoughError
+
     engines = server.engines(journal)
     prefill: list[AnyReplica] = []
     interrupted = False

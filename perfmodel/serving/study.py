@@ -18,8 +18,8 @@ from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, spread_start
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
-from perfmodel.serving.simulate import whole
-from perfmodel.serving.slo import Slo
+from perfmodel.serving.simulate import EnoughError, whole
+from perfmodel.serving.slo import Misses, Slo
 from perfmodel.serving.stability import LONG, burst_of, is_near_capacity
 from perfmodel.serving.steady import steady
 from perfmodel.serving.support import objections
@@ -27,6 +27,9 @@ from perfmodel.workers.lost import Ended
 
 #: what ends the loads that meet the objectives, beside these
 CAPACITY = "the capacity"
+#: share by which a simulation may have more tokens a second than the steady state, by the lengths that are drawn; its
+#: start and its end take some off
+BEYOND_STEADY = 0.08
 #: requests of a load with which the largest rate is looked for, before more of them say where it is
 _FEW = 2000
 #: most clients of the loads in a table where none is given
@@ -67,6 +70,8 @@ class Study:
     only_largest, only_loads : look only for the largest load that meets the objectives, or not for it.
     spread_start : the users of a closed loop start one after the other, not all at once.
     runnable : deployments that nobody can run are impossible, see `perfmodel.serving.support.objections`.
+    least_per_s : tokens of answers a second below which the largest load is not looked for, where users start one after
+        the other: such a deployment is `Outcome.aside`.
     """
 
     workload: Workload
@@ -82,6 +87,7 @@ class Study:
     only_loads: bool = False
     spread_start: bool = False
     runnable: bool = False
+    least_per_s: float = 0.0
 
     def requests(self, deployment: Deployment, value: float) -> Requests:
         """Return the requests of a load on a deployment."""
@@ -97,6 +103,7 @@ class Outcome:
 
     ``beyond`` is what a larger load misses: objectives, or `CAPACITY` where requests pile up before one is missed;
     empty where no larger load was tried.
+    ``aside`` tells that its largest load has fewer tokens a second than `Study.least_per_s`, and was not looked for.
     ``ended`` is what ended it before all of it was known: Ctrl-C, or the loss of the workers.
     """
 
@@ -105,6 +112,7 @@ class Outcome:
     largest: Point | None = None
     beyond: tuple[str, ...] = ()
     fault: str = ""
+    aside: bool = False
     ended: Ended | None = None
 
     @property
@@ -118,16 +126,42 @@ class Outcome:
 def evaluate(spec: Spec, study: Study, progress: Callable[[int], None] | None = None) -> Outcome:
     """Return what comes of a deployment; one that is impossible is a result with its reason."""
     try:
-        deployment = spec.deployment()
-        against = objections(deployment) if study.runnable else ()
-        if against:
-            raise UsageError(against[0])
-        deployment.memory()
-        return _evaluated(spec, deployment, study, progress)
+        return _evaluated(spec, _possible(spec, study), study, progress)
     except InputFileError:
         raise
     except PerfModelError as error:
         return Outcome(spec, fault=str(error))
+
+
+def promise(spec: Spec, study: Study) -> Means | Outcome:
+    """Return the steady state of a deployment up to the most users of a study, or why it is impossible."""
+    try:
+        deployment = _possible(spec, study)
+        return means_of(deployment, study, _most_users(deployment, study))
+    except InputFileError:
+        raise
+    except PerfModelError as error:
+        return Outcome(spec, fault=str(error))
+
+
+def finished(outcome: Outcome, study: Study) -> Outcome:
+    """Return an outcome whose largest load has its interval."""
+    point = outcome.largest
+    if point is None or point.replay is None:
+        return outcome
+    deployment = outcome.spec.deployment()
+    replay = with_interval(deployment, point.replay, study.fleet)
+    return replace(outcome, largest=_figures(deployment, study, replay, point.value))
+
+
+def _possible(spec: Spec, study: Study) -> Deployment:
+    """Return a deployment; an error says why it is impossible."""
+    deployment = spec.deployment()
+    against = objections(deployment) if study.runnable else ()
+    if against:
+        raise UsageError(against[0])
+    deployment.memory()
+    return deployment
 
 
 def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Callable[[int], None] | None) -> Outcome:
@@ -149,6 +183,8 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
         return Outcome(spec, tuple(points))
     try:
         largest = largest_load(deployment, study, loads)
+    except EnoughError:
+        return Outcome(spec, tuple(points), aside=True)
     except KeyboardInterrupt as error:
         return Outcome(spec, tuple(points), ended=error)
     if largest is None:
@@ -211,14 +247,17 @@ def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest 
 
     Raises
     ------
+    EnoughError
+        When it has fewer tokens a second than `Study.least_per_s`.
     KeyboardInterrupt
         When a simulation was interrupted: what it says of the objectives is not known.
     """
     slo = study.slo
     assert slo is not None
 
-    def simulated(requests: Requests, judged: Callable[[Replay], bool]) -> Replay:
-        return whole(simulate_fleet(deployment, requests, study.fleet, interval=False, judged=judged))
+    def simulated(requests: Requests, judged: Callable[[Replay], bool], misses: Misses | None = None) -> Replay:
+        return whole(simulate_fleet(deployment, requests, study.fleet, interval=False, judged=judged,
+                                    enough=None if misses is None else misses.certain))  # fmt: skip
 
     def replay(value: float) -> Replay:
         # a load that misses an objective is too large, whether or not its requests pile up
@@ -229,10 +268,26 @@ def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest 
 
     if study.load == QPS:
         return largest_rate(replay, slo, _likely_rate(deployment, study), few)
-    most = max(study.values) if study.values else study.fleet.replicas * _places(deployment, study.workload)
-    # users who start all at once wait for each other, of which the steady state says nothing
-    likely = means_of(deployment, study, most).likely if study.spread_start else None
-    return largest_concurrency(replay, slo, int(most), likely)
+    most = _most_users(deployment, study)
+    if not study.spread_start:  # users who start all at once wait for each other, which the steady state does not have
+        return largest_concurrency(replay, slo, most)
+    means, known = means_of(deployment, study, most), {}
+    if study.least_per_s > 0.0:
+        least = means.users_for(study.least_per_s)
+        if least > most:
+            raise EnoughError
+        # latencies grow with the load: where the objectives are missed with these users, fewer are the most
+        requests = loads.at(least)
+        known[least] = simulated(requests, lambda replay: False, Misses(slo, requests))
+        if not slo.met(known[least]):
+            raise EnoughError
+    return largest_concurrency(replay, slo, most, means.likely, known)
+
+
+def _most_users(deployment: Deployment, study: Study) -> int:
+    """Return the most users of a closed loop: those that are given, or that have a place."""
+    values = study.values
+    return int(max(values) if values else study.fleet.replicas * _places(deployment, study.workload))
 
 
 @dataclass(frozen=True)
@@ -249,10 +304,28 @@ class Means:
     output_tokens_per_s: Array
 
     @property
+    def most(self) -> int:
+        """Most clients."""
+        return int(self.likely.users[-1])
+
+    @property
     def best_per_s(self) -> float:
         """Most tokens of answers a second at which the means are within the limits [1/s]; with one client at least."""
         within = self.likely.excess <= 0.0
         return float(max(self.output_tokens_per_s[within], default=self.output_tokens_per_s[0]))
+
+    def users_for(self, tokens_per_s: float) -> int:
+        """Return clients with fewer of whom a simulation gives fewer tokens of answers a second than these.
+
+        More than the last of ``likely.users`` where no number of them does.
+        """
+        within_reach = np.maximum.accumulate(self.output_tokens_per_s) * (1.0 + BEYOND_STEADY)
+        index = int(np.searchsorted(within_reach, tokens_per_s))
+        users = self.likely.users
+        if index in (0, len(users)):
+            return 1 if index == 0 else self.most + 1
+        near, far = within_reach[index - 1 : index + 1]
+        return int(users[index - 1] + (users[index] - users[index - 1]) * (tokens_per_s - near) / (far - near))
 
 
 def means_of(deployment: Deployment, study: Study, most: float, points: int = 40) -> Means:
