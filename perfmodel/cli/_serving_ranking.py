@@ -16,7 +16,7 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.load_report import deployment_name, row_of, whole_name
-from perfmodel.serving.points import Point, cost_per_million
+from perfmodel.serving.points import Point, cost_per_million, facts_of
 from perfmodel.serving.reasons import reasons_of
 from perfmodel.serving.steady import steady
 from perfmodel.serving.study import Outcome, Study
@@ -65,7 +65,8 @@ def ranked(
         if best is not None:
             price = _price(prices, str(best.facts["hardware"]))
             chosen.append((replace(best, price_per_gpu_hour=price), outcome))
-    facts = [point.facts for point, _ in chosen]
+    facts = [point.facts for point, _ in chosen]  # a name says what differs, also from deployments that are not known
+    facts += [facts_of(outcome.spec.deployment(), study.fleet) for outcome in outcomes if outcome.aside]
     rows = []
     for point, outcome in chosen:
         row = row_of(point, deployment_name(point.facts, facts))

@@ -69,7 +69,11 @@ def busiest(number: Number, share: int) -> Number:
     >>> busiest(16.0, 4), busiest(3.0, 4), busiest(0.5, 4)
     (4.0, 1.0, 0.5)
     """
-    return number if share == 1 else maximum(number / share, minimum(number, 1.0))
+    if share == 1:
+        return number
+    if isinstance(number, np.ndarray):
+        return maximum(number / share, minimum(number, 1.0))
+    return max(number / share, min(number, 1.0))  # which a simulation asks for in every step
 
 
 class Clock:
