@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: what deployments are ranked by, the smaller the better
 Rank = tuple[float, ...]
-#: deployments whose largest loads are looked for before the first ones are known better
-_ROUND = 16
+#: deployments whose largest loads are looked for at least before the first ones are known better
+_ROUND = 8
 #: tokens a second between which those are looked for that have a rank, and halvings of the range of their logarithm
 _RANGE_PER_S, _HALVINGS = (1e-6, 1e12), 40
 
@@ -101,7 +101,7 @@ class _Search:
                 aside = {place for place in order if means[place].users_for(least[place]) > means[place].most}
                 self.outcomes |= {place: Outcome(self._specs[place], aside=True) for place in aside}
                 order = [place for place in order if place not in aside]
-                size = max(_ROUND, self._goal.count)
+                size = self._goal.count if not self._ranks() else max(_ROUND, self._goal.count)
                 now, order = order[:size], order[size:]
                 tasks = [(self._specs[place], replace(self._study, least_per_s=least[place])) for place in now]
                 before = len(means) - len(order) - len(now)
