@@ -42,6 +42,7 @@ from perfmodel.cli._serving_options import (
 )
 from perfmodel.cli._sharing import end_code
 from perfmodel.core.lists import list_items
+from perfmodel.core.saved import SEEN
 from perfmodel.errors import UsageError
 
 
@@ -165,8 +166,9 @@ def command(
         told_release,
         whole_numbers,
     )
-    from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
+    from perfmodel.cli._serving_ranking import First, priceless_notes, ranked, ranking_of, ranking_report
     from perfmodel.serving.evaluations import end_of, evaluate_all
+    from perfmodel.serving.foremost import evaluate_foremost
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
     from perfmodel.serving.slo import parse_slo
@@ -207,7 +209,12 @@ def command(
         workload, Fleet(policy), CONCURRENCY, users, objectives, steady=objectives is None, only_largest=True,
         spread_start=True, runnable=True,
     )  # fmt: skip
-    outcomes = evaluate_all(specs, study, workers, scheduler, counted)
+    listed = top or (None if destination.holds_every_row else SEEN)
+    if objectives is None or listed is None or listed >= len(specs) or plot:
+        outcomes = evaluate_all(specs, study, workers, scheduler, counted)
+    else:
+        first = First.of(listed, specs, study, costs, by, for_qps)
+        outcomes = evaluate_foremost(specs, study, first, workers, scheduler, counted)
     rows = ranked(outcomes, study, costs, by, for_qps)
     if plot and rows:
         from perfmodel.render.plots import plot as drawn

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.cli._output import context
+from perfmodel.cli._serving_input import Spec
 from perfmodel.cli._serving_report import absent_notes, elsewhere_notes, hosts_notes, support_notes, unequal_notes
 from perfmodel.core.report import Report
 from perfmodel.core.saved import SEEN
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.load_report import deployment_name, ranking_columns, row_of, whole_name
-from perfmodel.serving.points import Point
+from perfmodel.serving.points import Point, cost_per_million, facts_of
 from perfmodel.serving.reasons import reasons_of
 from perfmodel.serving.steady import steady
 from perfmodel.serving.study import Outcome, Study
@@ -22,6 +24,8 @@ from perfmodel.serving.study import Outcome, Study
 #: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
 THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
 _RANKINGS = (THROUGHPUT, COST, GPUS)
+#: mean of the answers that are drawn over that which is asked for, at least
+_SHORTEST = 0.9
 #: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
 _NO_MORE = 0.01
 #: reasons of impossible deployments that are listed
@@ -59,9 +63,10 @@ def ranked(
             enough = (point for point in outcome.points if point.tokens_per_s_per_gpu >= (1.0 - _NO_MORE) * most)
             best = min(enough, key=lambda point: point.value)
         if best is not None:
-            price = prices.get(str(best.facts["hardware"]), prices.get("", math.nan))
+            price = _price(prices, str(best.facts["hardware"]))
             chosen.append((replace(best, price_per_gpu_hour=price), outcome))
-    facts = [point.facts for point, _ in chosen]
+    facts = [point.facts for point, _ in chosen]  # a name says what differs, also from deployments that are not known
+    facts += [facts_of(outcome.spec.deployment(), study.fleet) for outcome in outcomes if outcome.aside]
     rows = []
     for point, outcome in chosen:
         row = row_of(point, deployment_name(point.facts, facts))
@@ -71,16 +76,74 @@ def ranked(
         row["gpus_for_load"] = point.gpus_for(for_qps) if for_qps else None
         row["point"] = point
         rows.append(row)
-    rows.sort(key=lambda row: _key(row, by))
+    rows.sort(key=lambda row: _key(row["point"], by, for_qps))
     return [{"rank": number, **row} for number, row in enumerate(rows, start=1)]
 
 
-def _key(row: Mapping[str, Any], by: str) -> tuple[float, float]:
-    throughput = -float(row["tokens_per_s_per_gpu"])
+def _price(prices: Mapping[str, float], machine: str) -> float:
+    return prices.get(machine, prices.get("", math.nan))
+
+
+def _key(point: Point, by: str, for_qps: float | None) -> tuple[float, float]:
+    gpus = float(point.gpus_for(for_qps)) if for_qps else math.nan
+    return _rank(by, point.tokens_per_s_per_gpu, point.cost_per_million_tokens, gpus)
+
+
+def _rank(by: str, tokens_per_s_per_gpu: float, cost: float, gpus: float) -> tuple[float, float]:
+    """Return what deployments are sorted by; the best one has the smallest."""
+    throughput = -tokens_per_s_per_gpu
     if by == COST:
-        cost = row.get("cost_per_million_tokens")
-        return (math.inf if cost is None or math.isnan(cost) else cost, throughput)
-    return (float(row["gpus_for_load"]), throughput) if by == GPUS else (throughput, 0.0)
+        return (math.inf if math.isnan(cost) else cost, throughput)
+    return (gpus, throughput) if by == GPUS else (throughput, 0.0)
+
+
+@dataclass(frozen=True)
+class First:
+    """The first deployments of a ranking: a `perfmodel.serving.foremost.Goal`.
+
+    Attributes
+    ----------
+    count : how many.
+    by, for_qps : what they are ranked by.
+    gpus, prices : of each deployment by its place: its GPUs, and the price of one of them.
+    osl : tokens of an answer.
+    """
+
+    count: int
+    by: str
+    for_qps: float | None
+    gpus: Sequence[int]
+    prices: Sequence[float]
+    osl: float
+
+    @classmethod
+    def of(
+        cls,
+        count: int,
+        specs: Sequence[Spec],
+        study: Study,
+        prices: Mapping[str, float],
+        by: str,
+        for_qps: float | None,
+    ) -> First:
+        """Return the first deployments of the ranking that `ranked` makes."""
+        costs = [_price(prices, hardware(spec.machine).name) for spec in specs]
+        gpus = [spec.parallel.gpus * study.fleet.replicas for spec in specs]
+        return cls(count, by, for_qps, gpus, costs, study.workload.osl)
+
+    def rank(self, place: int, point: Point) -> tuple[float, float]:
+        """Return the rank of a deployment's largest load, by its place among the deployments."""
+        return _key(replace(point, price_per_gpu_hour=self.prices[place]), self.by, self.for_qps)
+
+    def best_rank(self, place: int, output_tokens_per_s: float) -> tuple[float, float]:
+        """Return a rank that a load of a deployment with so many tokens of answers a second is not before."""
+        gpus = self.gpus[place]
+        needed = math.nan
+        if self.for_qps:
+            requests_per_s = output_tokens_per_s / (_SHORTEST * self.osl)
+            needed = gpus * math.ceil(self.for_qps / requests_per_s - 1e-9)
+        cost = cost_per_million(self.prices[place], gpus, output_tokens_per_s)
+        return _rank(self.by, output_tokens_per_s / gpus, cost, needed)
 
 
 def _stop(point: Point, outcome: Outcome, study: Study) -> str:
@@ -119,6 +182,8 @@ def ranking_report(
     shown = [{key: value for key, value in row.items() if key != "point"} for row in rows[:top]]
     seen = shown[: top or SEEN]
     rest = f"{len(rows) - len(seen)} more deployments: --top {len(rows)} lists them." if len(rows) > len(seen) else ""
+    if any(outcome.aside for outcome in outcomes):  # of which some may be behind the rows that are not shown
+        rest = ""
     lengths = f"{study.workload.isl:.12g} + {study.workload.osl:.12g}"
     title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {lengths}"
     decision = _decision(rows, outcomes, study)
@@ -183,10 +248,16 @@ def _impossible_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
 def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
     impossible = sum(bool(outcome.fault) for outcome in outcomes)
     notes = [*_impossible_notes(outcomes)]
-    ended = sum(outcome.ended is not None for outcome in outcomes)
+    ended = sum(outcome.ended is not None and outcome.largest is None for outcome in outcomes)
     if ended:
         notes.append(f"Interrupted: {ended} of {len(outcomes)} deployments are not known, and may be better.")
-    missing = len(outcomes) - impossible - len(rows) - ended
+    aside = sum(outcome.aside for outcome in outcomes)
+    if aside:
+        notes.append(
+            f"{aside} of {len(outcomes)} deployments cannot be among these, and their largest loads are not known: "
+            "--format json and csv have all, and so has a larger --top."
+        )
+    missing = len(outcomes) - impossible - len(rows) - ended - aside
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
     if not study.steady:

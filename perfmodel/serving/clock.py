@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -43,6 +43,12 @@ _FEWEST_HALVED = 2.0
 _HIDDEN_DEVIATION = 0.3
 
 
+_Times = TypeVar("_Times")
+#: times that several deployments share, see `_shared`; and how many are kept, 60 kB each at most
+_TIMES: dict[object, tuple[Any, object]] = {}
+_MOST_TIMES = 1024
+
+
 class Chunk(NamedTuple):
     """Prompts of a step that are alike: how many, new tokens of each, and keys of each with the cached ones."""
 
@@ -63,7 +69,11 @@ def busiest(number: Number, share: int) -> Number:
     >>> busiest(16.0, 4), busiest(3.0, 4), busiest(0.5, 4)
     (4.0, 1.0, 0.5)
     """
-    return number if share == 1 else maximum(number / share, minimum(number, 1.0))
+    if share == 1:
+        return number
+    if isinstance(number, np.ndarray):
+        return maximum(number / share, minimum(number, 1.0))
+    return max(number / share, min(number, 1.0))  # which a simulation asks for in every step
 
 
 class Clock:
@@ -77,12 +87,14 @@ class Clock:
     def __init__(self, kernels: Kernels) -> None:
         self.kernels_per_layer = kernels.kernels_per_layer
         self.prompt_kernels_per_layer = kernels.prompt_kernels_per_layer
-        linear, head = kernels.linear(TOKENS), kernels.head(TOKENS)
+        layers = kernels.parallel, kernels.weights, kernels.sampling
+        linear = _shared("linear", kernels, layers, lambda: kernels.linear(TOKENS))
+        head = _shared("head", kernels, layers, lambda: kernels.head(TOKENS))
         self.linear = {term: _over_tokens(time) for term, time in linear.times.items()}
         self.head = Curve(TOKENS, head.total_s)
         self.spread = {family: _over_tokens(value) for family, value in linear.spread.items()}
         sequences, contexts = SEQUENCES[:, None], CONTEXTS[None, :]
-        time, deviation = kernels.decode(sequences, contexts)
+        time, deviation = _shared("decode", kernels, (kernels.kv,), lambda: kernels.decode(sequences, contexts))
         self.decode, self.decode_spread = (
             Surface(SEQUENCES, CONTEXTS, time),
             Surface(SEQUENCES, CONTEXTS, time * deviation),
@@ -109,7 +121,9 @@ class Clock:
         """Return for each number of prompts the time of attention of one of them, and its spread."""
         queries, before = QUERIES[None, :, None], BEFORE[None, None, :]
         prompts = PROMPTS[:, None, None]
-        time, deviation = kernels.prefill(prompts, queries, queries + before)
+        time, deviation = _shared(
+            "prefill", kernels, (kernels.kv,), lambda: kernels.prefill(prompts, queries, queries + before)
+        )
         each = time / prompts
         spread = each * deviation
         return ([Surface(QUERIES, BEFORE, part) for part in each], [Surface(QUERIES, BEFORE, part) for part in spread])
@@ -269,6 +283,23 @@ class Clock:
         """Return the time to encode the sound of the prompts that begin in a step [s]."""
         began = sum(keys < new + 0.5 for new, keys in prompts)
         return self.encoder.at(busiest(float(began), share)) if self.encoder and began else 0.0
+
+
+def _shared(name: str, kernels: Kernels, others: tuple[object, ...], of: Callable[[], _Times]) -> _Times:
+    """Return times that depend on a part of a model, an engine, a machine, and ``others``; computed once.
+
+    Deployments that differ in nothing else share them: attention those of all formats of weights, products those of all
+    formats of keys. Engine and machine have no hash, and count as the same where they are one object.
+    """
+    same = kernels.engine, kernels.hardware
+    key = name, kernels.shard, others, *map(id, same)
+    found = _TIMES.get(key)
+    if found is None:
+        if len(_TIMES) >= _MOST_TIMES:
+            _TIMES.clear()
+        found = _TIMES[key] = of(), same  # which keeps engine and machine, and so their identities
+    times: _Times = found[0]
+    return times
 
 
 def _encoder(kernels: Kernels) -> tuple[Curve | None, dict[str, Curve]]:

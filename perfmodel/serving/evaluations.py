@@ -71,7 +71,7 @@ def evaluate_all(
     known = any(outcome.points or outcome.largest for outcome in outcomes)
     if not known and any(outcome.ended for outcome in outcomes):
         raise ended
-    _check_possible(outcomes)
+    check_possible(outcomes)
     return outcomes
 
 
@@ -115,7 +115,7 @@ def _joined(spec: Spec, parts: Sequence[Outcome | None], ended: Ended) -> Outcom
     return Outcome(spec, points, best.largest, best.beyond, ended=ended if len(known) < len(parts) else of_part)
 
 
-def _check_possible(outcomes: Sequence[Outcome]) -> None:
+def check_possible(outcomes: Sequence[Outcome]) -> None:
     """Raise a UsageError where no deployment is possible."""
     faults = [outcome for outcome in outcomes if outcome.fault]
     if len(faults) < len(outcomes):

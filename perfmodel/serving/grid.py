@@ -57,13 +57,16 @@ class Surface:
     z : values [len(x), len(y)].
     """
 
-    __slots__ = ("_last", "_rows", "_y", "x", "y", "z")
+    __slots__ = ("_at_y", "_last", "_rows", "_x", "_y", "x", "y", "z")
 
     def __init__(self, x: Array, y: Array, z: Array) -> None:
         self.x, self.y, self.z = x, y, np.asarray(z, dtype=np.float64)
         self._y: list[float] = y.tolist()
         self._last = len(self._y) - 1
         self._rows: dict[float, list[float]] = {}
+        #: sizes of the rows, and the values of each; empty until they are needed
+        self._x: list[float] = []
+        self._at_y: list[list[float]] = []
 
     def __call__(self, x: Array, y: Array) -> Array:
         """Return the values at an array of points."""
@@ -85,8 +88,14 @@ class Surface:
         return low + (y - left) / (columns[j + 1] - left) * (row[j + 1] - low)
 
     def _row(self, x: float) -> list[float]:
+        """Return the values at one ``x`` and every ``y``: those of a call, without arrays of so few points."""
         if len(self._rows) >= _KEPT:
             self._rows.clear()
-        row: list[float] = self(np.full(len(self._y), x), self.y).tolist()
+        if not self._x:
+            self._x, self._at_y = self.x.tolist(), self(*np.meshgrid(self.x, self.y, indexing="ij")).tolist()
+        sizes = self._x
+        i = bisect_right(sizes, x, 1, len(sizes) - 1) - 1
+        u = (x - sizes[i]) / (sizes[i + 1] - sizes[i])
+        row = [near + u * (far - near) for near, far in zip(self._at_y[i], self._at_y[i + 1], strict=True)]
         self._rows[x] = row
         return row

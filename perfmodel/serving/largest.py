@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.slo import Objective, Slo
@@ -19,6 +22,14 @@ _MOST_TIMES = 2.0**24
 _LARGEST_STEP = 16.0
 #: most simulations of a search
 _MOST_TRIES = 60
+#: logarithm of the factor by which the largest load may differ from that of the steady state's means; the share by
+#: which it may from that which an excess at a known load tells, over the distance to there; and the least, beyond the
+#: noise of the percentiles of a few thousand requests
+_DOUBT, _DOUBT_OF_EXCESS, _LEAST_DOUBT = 0.25, 0.3, 0.006
+#: simulations of a bisection after which nothing is assumed any more
+_MOST_GUESSED = 10
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,37 +50,147 @@ class Largest:
     grows: bool = False
 
 
-def largest_concurrency(simulate: Callable[[int], Replay], slo: Slo, most: int) -> Largest | None:
+@dataclass(frozen=True)
+class Likely:
+    """What the steady state says of the largest load, before it is simulated.
+
+    Attributes
+    ----------
+    users : numbers of clients in ascending order.
+    excess : ln(mean / limit) of the objective that is nearest to its limit there; see `Slo.excess`.
+    """
+
+    users: Array
+    excess: Array
+
+    def edge(self, excess: float = 0.0) -> float:
+        """Return the clients at which the excess is reached first; 0 and infinite where it is below or above all."""
+        rising = np.maximum.accumulate(self.excess)
+        if excess < rising[0]:
+            return 0.0
+        if excess >= rising[-1]:
+            return math.inf
+        last = int(np.searchsorted(rising, excess, side="right"))
+        share = (excess - rising[last - 1]) / (rising[last] - rising[last - 1])
+        return float(self.users[last - 1] * (self.users[last] / self.users[last - 1]) ** share)
+
+    def at(self, users: float) -> float:
+        """Return the excess with some clients."""
+        return float(np.interp(math.log(users), np.log(self.users), np.maximum.accumulate(self.excess)))
+
+
+def largest_concurrency(
+    simulate: Callable[[int], Replay],
+    slo: Slo,
+    most: int,
+    likely: Likely | None = None,
+    known: Mapping[int, Replay] | None = None,
+) -> Largest | None:
     """Return the most clients of a closed loop at which the objectives are met, by bisection; None if not even one.
 
-    Latencies grow with the load; where they do not, as at the edges of tiles, the bisection finds one such edge.
+    Latencies grow with the load; where they do not, as at the edges of tiles, the bisection finds one such edge. With
+    ``likely`` it simulates only loads that are near to where the edge seems to be, and both of its sides.
 
     Parameters
     ----------
     simulate : returns the simulation with a number of clients.
     slo : the objectives.
     most : the most clients to try.
+    likely : where the edge is likely; None: all loads of the bisection are simulated.
+    known : simulations that there are.
     """
-    good = simulate(1)
-    if not slo.met(good):
-        return None
-    low, high, best = 1, 1, good
-    missed: tuple[Objective, ...] = ()
-    while high < most:  # double until one misses
-        high = min(2 * low, most)
-        replay = simulate(high)
-        if not slo.met(replay):
-            missed = slo.missed(replay)
+    search = _Bisection(simulate, slo, most, likely, dict(known or {}))
+    while True:
+        low, high = search.edge()
+        assumed = [load for load in (low, high) if 1 <= load <= most and load not in search.known]
+        if not assumed:
             break
-        low, best = high, replay
-    while low < high - 1 and missed:
-        middle = (low + high) // 2
-        replay = simulate(middle)
-        if slo.met(replay):
-            low, best = middle, replay
-        else:
-            high, missed = middle, slo.missed(replay)
-    return Largest(low, best, missed)
+        search.simulated(assumed[0])
+    if low < 1:
+        return None
+    missed = slo.missed(search.known[high]) if high <= most else ()
+    return Largest(low, search.known[low], missed)
+
+
+@dataclass
+class _Bisection:
+    """The clients between which the largest load lies, from simulations of some.
+
+    Attributes
+    ----------
+    simulate, slo, most, likely : of `largest_concurrency`.
+    known : simulations by their clients.
+    """
+
+    simulate: Callable[[int], Replay]
+    slo: Slo
+    most: int
+    likely: Likely | None
+    known: dict[int, Replay]
+
+    def edge(self) -> tuple[int, int]:
+        """Return the most clients that meet the objectives, or 0, and one more; loads far from there are assumed."""
+        if not self._met(1):
+            return 0, 1
+        low, high = 1, self.most + 1
+        while low < self.most:  # double until one misses
+            load = min(2 * low, self.most)
+            if not self._met(load):
+                high = load
+                break
+            low = load
+        while low < high - 1:
+            middle = (low + high) // 2
+            if self._met(middle):
+                low = middle
+            else:
+                high = middle
+        return low, high
+
+    def simulated(self, load: int) -> bool:
+        """Return whether a load meets the objectives; it is simulated once."""
+        if load not in self.known:
+            self.known[load] = self.simulate(load)
+        return self.slo.met(self.known[load])
+
+    def _met(self, load: int) -> bool:
+        """Return whether a load meets the objectives, as far as is known, or as is likely far from the edge."""
+        if load in self.known or self.likely is None:
+            return self.simulated(load)
+        low, high = self._sides()
+        if low < high and not low < load < high:
+            return load <= low
+        edge, doubt = self._guess(low, high)
+        if low < high and edge * math.exp(-doubt) > load:
+            return True
+        if low < high and edge * math.exp(doubt) < load:
+            return False
+        return self.simulated(load)
+
+    def _sides(self) -> tuple[float, float]:
+        """Return the most clients that are known to meet the objectives, and the fewest that are known to miss."""
+        met = [load for load, replay in self.known.items() if self.slo.met(replay)]
+        missed = [load for load in self.known if load not in met]
+        return max(met, default=0), min(missed, default=math.inf)
+
+    def _guess(self, low: float, high: float) -> tuple[float, float]:
+        """Return where the edge seems to be, and by which factor it may differ, as its logarithm."""
+        assert self.likely is not None
+        if len(self.known) > _MOST_GUESSED:
+            return 1.0, math.inf
+        if not self.known:
+            return self.likely.edge(), _DOUBT
+        excess = {load: self.slo.excess(self.known[int(load)]) for load in (low, high) if load in self.known}
+        if len(excess) == 2 and excess[low] <= 0.0 < excess[high]:
+            width = math.log(high / low)
+            edge = low * math.exp(width * excess[low] / (excess[low] - excess[high]))
+            return edge, max(_LEAST_DOUBT, _DOUBT_OF_EXCESS * width)
+        load = high if high in excess else low
+        # percentiles are beyond means by about as much at loads that are near
+        edge = self.likely.edge(self.likely.at(load) - excess[load])
+        if not 0.0 < edge < math.inf:
+            return edge, _LEAST_DOUBT
+        return edge, max(_LEAST_DOUBT, _DOUBT_OF_EXCESS * abs(math.log(edge / load)))
 
 
 @dataclass

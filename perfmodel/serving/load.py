@@ -15,13 +15,13 @@ from perfmodel.errors import UsageError, check_names, expect, expect_numbers, re
 from perfmodel.prediction.stretch import NONE, Stretch
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.given import check_prefix
-from perfmodel.serving.journal import Clock
+from perfmodel.serving.journal import Clock, Journal
 from perfmodel.serving.kv_link import kv_link
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import Requests
-from perfmodel.serving.simulate import INTERVAL_REQUESTS, Server, simulate_server, whole
+from perfmodel.serving.simulate import INTERVAL_REQUESTS, Server, Spread, simulate_server, whole, with_ends
 from perfmodel.serving.step import Step
 
 #: bandwidth of PCIe 4.0 x16 by direction [B/s], for swaps on a machine whose spec has no link to the host
@@ -211,13 +211,28 @@ def simulate_fleet(
     interval: bool = True,
     progress: Progress | None = None,
     judged: Callable[[Replay], bool] | None = None,
+    enough: Callable[[Journal], bool] | None = None,
 ) -> Replay:
-    """Simulate a load on several deployments; see `simulate`, and `simulate_server` for ``judged``."""
+    """Simulate a load on several deployments; see `simulate`, and `simulate_server` for ``judged`` and ``enough``."""
     remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
     check_prefix(deployment.config, requests.cached)
+    server, spread, first = _served(deployment, requests, fleet)
+    ends = spread if interval else None
+    replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged, enough=enough)
+    return replace(replay, first_ends=first)
+
+
+def with_interval(deployment: Deployment, replay: Replay, fleet: Fleet) -> Replay:
+    """Return a simulated load with the interval that `simulate_fleet` gives it."""
+    server, spread, _ = _served(deployment, replay.requests, fleet)
+    return with_ends(server, replay, spread)
+
+
+def _served(deployment: Deployment, requests: Requests, fleet: Fleet) -> tuple[Server, Spread, Stretch]:
+    """Return what serves a load, the ends of its steps, and how far the time to the first token may lie beyond."""
     fleet, deployment = fleet.of_copies(deployment), deployment.replica
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
     more, first = _open_ends(deployment, requests)
@@ -226,9 +241,7 @@ def simulate_fleet(
         step = deployment.step(decode=batch, context=context)
         return more.widened(1.0, float(step.low_s / step.time_s), float(step.high_s / step.time_s))
 
-    ends = spread if interval else None
-    replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged)
-    return replace(replay, first_ends=deployment.first_ends.beside(first))
+    return server, spread, deployment.first_ends.beside(first)
 
 
 def _open_ends(deployment: Deployment, requests: Requests) -> tuple[Stretch, Stretch]:

@@ -166,7 +166,7 @@ class Point(Reportable):
     @property
     def cost_per_million_tokens(self) -> float:
         """Price of a million tokens of answers; NaN without a price."""
-        return 1e6 * self.price_per_gpu_hour * self.gpus / HOUR_S / self.rates["output_tokens_per_s"]
+        return cost_per_million(self.price_per_gpu_hour, self.gpus, self.rates["output_tokens_per_s"])
 
     @property
     def requests_per_money(self) -> float:
@@ -186,6 +186,11 @@ class Point(Reportable):
     def gpus_for(self, requests_per_s: float) -> int:
         """Return the GPUs of as many of these deployments as serve so many requests a second at this point."""
         return math.ceil(requests_per_s / self.sustained_per_s - 1e-9) * self.gpus
+
+
+def cost_per_million(price_per_gpu_hour: float, gpus: int, tokens_per_s: float) -> float:
+    """Return the price of a million tokens."""
+    return 1e6 * price_per_gpu_hour * gpus / HOUR_S / tokens_per_s
 
 
 def spread_start(deployment: Deployment, workload: Workload, users: float) -> Workload:

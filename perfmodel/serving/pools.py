@@ -25,7 +25,7 @@ AnyReplica = Replica | BatchReplica
 #: called with the number of requests that have ended
 Progress = Callable[[int], None]
 #: events between two calls of a progress function
-_EVENTS_A_REPORT = 2048
+_EVENTS_A_REPORT = 256
 
 
 @dataclass(frozen=True)

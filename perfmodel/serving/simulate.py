@@ -21,8 +21,14 @@ from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.stability import growth_of
 
+#: low and high end of a step's time over its expected time, for decoding sequences and their mean context
+Spread = Callable[[float, float], tuple[float, float]]
 #: most requests that are simulated again with steps of the low and of the high end of their interval
 INTERVAL_REQUESTS = 10_000
+
+
+class EnoughError(Exception):
+    """Ends a simulation of which no more matters."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +127,10 @@ def simulate_server(
     server: Server,
     requests: Requests,
     *,
-    spread: Callable[[float, float], tuple[float, float]] | None = None,
+    spread: Spread | None = None,
     progress: Progress | None = None,
     judged: Callable[[Replay], bool] | None = None,
+    enough: Callable[[Journal], bool] | None = None,
 ) -> Replay:
     """Simulate a load; the same load gives the same result.
 
@@ -139,25 +146,34 @@ def simulate_server(
         interval.
     progress : called with the number of requests that have ended, now and then.
     judged : returns whether a longer simulation has to tell if the queue of a simulation grows. None: it always has.
+    enough : called now and then with what is simulated; returns whether no more of it matters.
 
     Raises
     ------
+    EnoughError
+        When ``enough`` says so.
     UsageError
         When a request is larger than the cache.
     """
     _check_fit(server, requests)
-    replay = _run(server, requests, progress or _silent)
+    replay = _run(server, requests, progress or _silent, enough)
     if replay.interrupted or not replay.count:
         return replay
     try:
         if judged is None or judged(replay):
             replay = replace(replay, growth=growth_of(replay, lambda longer: whole(_run(server, longer, _silent))))
-        if spread is None:
-            return replay
-        first = requests.first(INTERVAL_REQUESTS)
-        scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
+    except KeyboardInterrupt:
+        return replace(replay, interrupted=True)
+    return replay if spread is None else with_ends(server, replay, spread)
+
+
+def with_ends(server: Server, replay: Replay, spread: Spread) -> Replay:
+    """Return a simulated load with its interval; see `simulate_server`."""
+    first = replay.requests.first(INTERVAL_REQUESTS)
+    scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
+    try:
         low, high = (whole(_run(server.scaled(scale), first, _silent)) for scale in scales)
-        expected = replay if len(first) == len(requests) else whole(_run(server, first, _silent))
+        expected = replay if len(first) == len(replay.requests) else whole(_run(server, first, _silent))
     except KeyboardInterrupt:
         return replace(replay, interrupted=True)
     return replace(replay, ends=(low, expected, high))
@@ -180,9 +196,17 @@ def _silent(done: int) -> None:
     del done
 
 
-def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
+def _run(
+    server: Server, requests: Requests, report: Progress, enough: Callable[[Journal], bool] | None = None
+) -> Replay:
     prompts, outputs = (requests.prompt - requests.cached).tolist(), requests.output.tolist()
     journal = Journal(prompts, outputs, requests.cached)
+
+    def progress(done: int) -> None:
+        report(done)
+        if enough is not None and enough(journal):
+            raise EnoughError
+
     engines = server.engines(journal)
     prefill: list[AnyReplica] = []
     interrupted = False

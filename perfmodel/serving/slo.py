@@ -11,7 +11,9 @@ import numpy as np
 from perfmodel.core.lists import list_items
 from perfmodel.core.units import format_si, parse_duration
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.serving.journal import Journal
 from perfmodel.serving.replay import Replay
+from perfmodel.serving.requests import Requests
 from perfmodel.serving.stability import sustained_per_s
 
 #: the option that holds objectives
@@ -103,6 +105,48 @@ class Slo:
         DistServe (Zhong et al. 2024); see `perfmodel.serving.stability.sustained_per_s`.
         """
         return self.attainment(replay) * sustained_per_s(replay)
+
+
+class Misses:
+    """Tells of a simulation that goes on whether its objectives can still be met.
+
+    A percentile of all requests is beyond its limit as soon as so many of them are that the value below it is.
+    Objectives for means and for gaps between tokens are judged in the end.
+
+    Parameters
+    ----------
+    slo : the objectives.
+    requests : all of the load.
+    """
+
+    def __init__(self, slo: Slo, requests: Requests) -> None:
+        self._seen = 0
+        self._items, self._left = [], []
+        for item in slo.objectives:
+            if item.statistic == "mean" or item.quantity == "itl_s":
+                continue
+            tpot = item.quantity == "tpot_s"
+            count = int((requests.output > 1).sum()) if tpot else len(requests)
+            # the value below the percentile, see numpy's linear interpolation, is that with this index
+            below = math.floor(float(item.statistic[1:]) / 100.0 * (count - 1) - 1e-9)
+            self._items.append(item)
+            self._left.append(count - below)
+
+    def certain(self, journal: Journal) -> bool:
+        """Return whether an objective is missed whatever comes, by the requests that have ended."""
+        new = journal.done[self._seen :]
+        self._seen += len(new)
+        arrival_s, first_s, last_s, output = journal.arrival_s, journal.first_s, journal.last_s, journal.output
+        for index, item in enumerate(self._items):
+            limit_s = item.limit_s
+            if item.quantity == "tpot_s":
+                several = (one for one in new if output[one] > 1)
+                beyond = sum((last_s[one] - first_s[one]) / (output[one] - 1) > limit_s for one in several)
+            else:
+                ends = first_s if item.quantity == "ttft_s" else last_s
+                beyond = sum(ends[one] - arrival_s[one] > limit_s for one in new)
+            self._left[index] -= beyond
+        return any(left <= 0 for left in self._left)
 
 
 def parse_slo(text: str) -> Slo:

@@ -45,8 +45,8 @@ def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) 
 
     Tried are, as far as the framework has them: sequence parallelism, more sharing out (zero), more recomputation, a
     smaller micro batch, twice to eight times the tensor, pipeline, context and expert parallel ranks on the same GPUs,
-    8-bit moments of Adam, and the optimizer or what forward keeps on the host. Where none of these is enough, the fastest
-    plan that fits on the same GPUs, or on twice to 64 times as many.
+    8-bit moments of Adam, and the optimizer or what forward keeps on the host. Where none of these is enough, the
+    fastest plan that fits on the same GPUs, or on twice to 64 times as many.
 
     Parameters
     ----------

@@ -253,6 +253,31 @@ def test_serve_meets_the_objectives_with_the_users_that_a_search_found(perfmodel
     assert not any("The load is that of" in note for note in steady["notes"])
 
 
+@pytest.mark.waiting
+@pytest.mark.parametrize("by", [(), ("--price-per-gpu-hour", "3"), ("--for-qps", "900")])
+def test_the_first_rows_are_those_of_all_with_any_number_of_workers(perfmodel, by):
+    options = (
+        "--tp",
+        "1/2",
+        "--weights",
+        "bf16/fp8",
+        "--kv",
+        "bf16/fp8",
+        "--slo",
+        "ttft=1s,tpot=1s",
+        *by,
+        "-f",
+        "json",
+    )
+    every = perfmodel(*SMALL, *options).json
+    first = perfmodel(*SMALL, *options, "--top", "2").json
+    assert len(every["rows"]) == 8
+    assert first["rows"] == every["rows"][:2]
+    assert any("cannot be among these" in note for note in first["notes"])
+    assert not any("cannot be among these" in note for note in every["notes"])
+    assert perfmodel(*SMALL, *options, "--top", "2", "--workers", "2").json == first
+
+
 def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeypatch):
     """What an interrupted simulation says of the objectives is not taken for an answer."""
     from perfmodel.serving.load import TabledClock
@@ -270,12 +295,19 @@ def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeyp
     monkeypatch.setattr(TabledClock, "decode_s", counted)
     command = (*SMALL, "--tp", "1/2", "--weights", "bf16", "--kv", "bf16", "--slo", "ttft=1s,tpot=1s", "-f", "json")
     whole = perfmodel(*command)
-    calls, most = 0, 3 * calls // 4  # in the second deployment
+    calls, most = 0, 7 * calls // 12  # in the first simulation of three of the second deployment
     half = perfmodel(*command)
     assert (whole.code, half.code) == (0, 130)
     (known,) = half.json["rows"]
     assert {**known, "rank": 0} in [{**row, "rank": 0, "deployment": known["deployment"]} for row in whole.json["rows"]]
     assert any("Interrupted: 1 of 2 deployments" in note for note in half.json["notes"])
+    calls, most = 0, 10**9
+    first = perfmodel(*command, "--top", "1")
+    calls, most = 0, calls - 10  # as the interval of the best one is simulated
+    known = perfmodel(*command, "--top", "1")
+    assert (first.code, known.code) == (0, 130)
+    assert known.json["rows"][0]["plan"] == first.json["rows"][0]["plan"]
+    assert known.json["rows"][0]["tpot_s"]["mean"] == first.json["rows"][0]["tpot_s"]["mean"]
     calls, most = 0, 10
     nothing = perfmodel(*command)
     assert (nothing.code, nothing.out) == (130, "")
