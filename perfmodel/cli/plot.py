@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel import storage
-from perfmodel.api.recorded import machine_of
 from perfmodel.cli._options import MeasuredMachinesOption, option
 from perfmodel.cli._output import check_plot, save_plot
 from perfmodel.errors import UsageError
@@ -118,6 +117,8 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
     InputFileError
         When neither ``on``, the record nor the catalog has a machine.
     """
+    from perfmodel.api.recorded import machine_of
+
     chosen = {machine.name: machine for machine in (_named(name, records) for name in on)}
     measured = sum(record.command == "bench" for record in records.values())
     machines: dict[str, Hardware] = {}
@@ -148,6 +149,7 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
 
 def _named(name: str, records: Mapping[str, Record]) -> Hardware:
     """Return a machine of --on: of the catalog or a file, else that of the first record with rows of this name."""
+    from perfmodel.api.recorded import machine_of
     from perfmodel.hardware_catalog import hardware
 
     try:

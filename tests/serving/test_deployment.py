@@ -238,10 +238,9 @@ def test_an_engine_that_nobody_measured_is_less_sure_than_those_whose_runs_set_t
 
     generic = width("generic")
     assert all(width(engine) < generic for engine in ("vllm", "sglang", "trtllm", "trtllm-old", "lmdeploy"))
-    # launches of the host differ by more than engines do, and releases that no run tells of by about as much
+    # launches of the host differ by more than engines do, and releases that no run tells of by less
     assert all(width(engine) > generic for engine in ("hf-eager", "deepspeed-inference"))
-    old = [width(engine) for engine in ("vllm-v0", "vllm-0.5")]
-    assert all(one == pytest.approx(generic, rel=0.2) and one > 1.15 * width("vllm") for one in old)
+    assert all(1.15 * width("vllm") < width(engine) < generic for engine in ("vllm-v0", "vllm-0.5"))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "generic"])

@@ -92,7 +92,7 @@ def test_where_a_link_was_measured_a_framework_dispatches_all_the_same() -> None
 @pytest.mark.parametrize(
     ("op", "library"),
     [
-        (pm.SsmScan(seq=410, channels=738, dtype="fp64"), "torch"),
+        (pm.SsmScan(seq=410, channels=738, dtype="fp64", backward=True), "torch"),
         (pm.Quantize(rows=67, cols=38487, dtype="fp4", in_dtype="tf32"), "torch-2.11"),
     ],
     ids=lambda value: getattr(value, "op", value),
