@@ -19,7 +19,7 @@ from perfmodel.errors import UsageError
 ANALYZE = ("analyze", "gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "a100-sxm4-40gb")
 #: options whose meaning differs between commands, since their values do, with the number of their definitions
 SEVERAL = {
-    "--on": 5,  # any machines, machines of rows, this machine, the one to predict for, the profiled one
+    "--on": 6,  # any machines, those of rows, of judged rows, this one, the one to predict for, the profiled one
     "--by": 2,  # keys of rows, of entries of a trace
     "--timing": 2,  # bench also chooses by itself
     "--format": 3,  # bench has a format of its own, and so has hardware show

@@ -331,7 +331,7 @@ def test_ranges_of_rates_may_start_below_one(text, rates):
         (("--for-qps", "0"), "a rate of 0 requests a second is not possible"),
         (("--for-qps", "1e300"), "at most 1e+09"),
         (("--engine-version", "abc"), "'abc' is no version, and no date. Write 0.6.3, 2025-06 or June 2025, say."),
-        (("--engine-version", "March 2025"), "'March 2025' may be 0.7 to 0.8, which differ from 0.8 on."),
+        (("--engine-version", "March 2025"), "'March 2025' may be 0.7.1 to 0.8, which differ from 0.8 on."),
         (("--concurrency", "0"), "0 is no whole number from 1"),
         (("--ep", "inf"), "inf is no whole number from 1"),
         (("--osl", "1e300", "--concurrency", "1"), "not possible"),

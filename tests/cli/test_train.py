@@ -307,7 +307,7 @@ def test_plots(perfmodel, tmp_path, more):
         (("--documents", "5,x"), "--documents: '5,x' is no list of tokens"),
         (("--documents", 0), "documents = 0 is not a whole number of tokens"),
         (("--length-spread", "50%"), "of documents, and there are none"),
-        (("--framework", "megatrn"), "Did you mean 'megatron'? Allowed: ddp-compile, "),
+        (("--framework", "megatrn"), "Did you mean 'megatron'? Allowed: cs336, ddp-compile, "),
         (("--framework", "zzz"), ", huggingface, huggingface-liger, llmq, megatron, megatron-2021, "),
         (("--optimizer", "adamw"), "Did you mean 'adam'?"),
         (("--dtype", "int3"), "unknown dtype"),
