@@ -156,6 +156,7 @@ def leave_without_family(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     left = own._replace(families={name: served for name, served in own.families.items() if name != op})
     monkeypatch.setattr(families, "_own", lambda: left)
     monkeypatch.setattr(families, "_serving", functools.cache(families._serving.__wrapped__))
+    monkeypatch.delitem(vars(hardware(GEMM[-1])), "_cached", raising=False)  # which keeps the families of its calls
 
 
 @pytest.mark.parametrize("source", FAILURES.values(), ids=FAILURES)

@@ -211,4 +211,4 @@ def test_runs_of_few_tokens_are_near_their_prediction() -> None:
         with_host = published.step().time_s / measured_time(run)
         fixed = published.step(msgspec.structs.replace(constants(), dispatch_s=0.0))
         assert 0.65 < with_host < 1.1
-        assert fixed.time_s / measured_time(run) < 0.6
+        assert fixed.time_s / measured_time(run) < min(0.7, 0.9 * with_host)

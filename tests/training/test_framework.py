@@ -356,7 +356,7 @@ def test_local_layers_of_megatron_fuse_neither_norms_nor_scores() -> None:
         pm.train("llama-2-7b", cluster, plan.changed(framework=name))
         for name in ("megatron-te", "megatron-local", "megatron-local-liger")
     )
-    slow = 1.33 / 2.9e12  # of a copy of the H100 [s/B]
+    slow = 1.3 / 2.9e12  # of a copy of the H100 [s/B], 1.3 by defaults/constants.toml
     norms = 64 * 4096 * 4096 * (128.0 - 10.0) * slow
     assert local.terms_s["memory_bound"] - liger.terms_s["memory_bound"] == pytest.approx(norms, rel=0.2)
     scores = 32 * 4 * 4096**2 * 48.0 * slow
