@@ -204,11 +204,13 @@ def test_the_wait_is_part_of_the_passes_that_a_pipeline_waits_for() -> None:
 def test_runs_of_few_tokens_are_near_their_prediction() -> None:
     """Two H100 and an RTX 5090, in code of two students, by a constant that was set without them."""
     table = read_run_table(Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv")
-    waiting = [run for run in table.runs if run.text("id") in ("cs336_snider_h100-004", "llm_from_scratch_5090-002")]
+    # without the host: modules written out launch kernels that take longer, counted since (engine_specs/training/cs336)
+    alone = {"cs336_snider_h100-004": 0.7, "llm_from_scratch_5090-002": 0.6}
+    waiting = [run for run in table.runs if run.text("id") in alone]
     assert len(waiting) == 2
     for run in waiting:
         published = read_run(run, pm.hardware)
         with_host = published.step().time_s / measured_time(run)
         fixed = published.step(msgspec.structs.replace(constants(), dispatch_s=0.0))
         assert 0.65 < with_host < 1.1
-        assert fixed.time_s / measured_time(run) < min(0.7, 0.9 * with_host)
+        assert fixed.time_s / measured_time(run) < min(alone[run.text("id")], 0.8 * with_host)

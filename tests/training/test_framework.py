@@ -6,6 +6,7 @@ import perfmodel as pm
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.case import read_training_case
+from perfmodel.training.constants import constants
 from perfmodel.training.fitting import changes_that_fit
 from perfmodel.training.framework import RANK_NAMES, find_framework, frameworks, nearest_framework, read_framework
 from perfmodel.training.memory import training_memory
@@ -356,7 +357,7 @@ def test_local_layers_of_megatron_fuse_neither_norms_nor_scores() -> None:
         pm.train("llama-2-7b", cluster, plan.changed(framework=name))
         for name in ("megatron-te", "megatron-local", "megatron-local-liger")
     )
-    slow = 1.3 / 2.9e12  # of a copy of the H100 [s/B], 1.3 by defaults/constants.toml
+    slow = constants().memory_bound["counted"] / 2.9e12  # of a copy of the H100 [s/B]
     norms = 64 * 4096 * 4096 * (128.0 - 10.0) * slow
     assert local.terms_s["memory_bound"] - liger.terms_s["memory_bound"] == pytest.approx(norms, rel=0.2)
     scores = 32 * 4 * 4096**2 * 48.0 * slow
