@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-DOCS_STAMP := .venv/.installed-docs
 OUT := out
+PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # tests that wait until time limits have passed, or compute for seconds, are for `make check`
 WAITING := -m "not waiting"
 
@@ -21,14 +21,11 @@ help:
 	@echo "make pages   runs the examples of README.md and docs/ again and writes what they print"
 	@echo "make accuracy  docs/accuracy*.md: the model against public measurements (minutes; needs PERFMODEL_DATA)"
 
+# half of pip's time is spent on compiling modules, few of which anybody imports
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "perfmodel needs Python 3.11 or later; set PYTHON=python3.x" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench,dev]'
-	@touch $@
-
-$(DOCS_STAMP): $(STAMP)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --no-compile --editable '.[bench,dev,docs]'
 	@touch $@
 
 demo: $(STAMP)
@@ -53,18 +50,20 @@ contracts: $(STAMP)
 fuzz: $(STAMP)
 	$(BIN)/python scripts/fuzz.py --count 4000 --seconds 80 --patience 60 --save $(OUT)/fuzz
 
-check: WAITING =
-check: lint types contracts test docs fuzz
+# what needs one processor runs two at a time, the longest first; the tests then have both
+check: $(STAMP)
+	$(MAKE) --no-print-directory --jobs 2 types lint contracts fuzz docs
+	$(MAKE) --no-print-directory test WAITING=
 	$(BIN)/perfmodel hardware lint
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 
 accuracy: $(STAMP)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet]'
+	$(PIP) --editable '.[parquet]'
 	$(BIN)/python scripts/accuracy.py
 
-docs: $(DOCS_STAMP)
+docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 pages: $(STAMP)
@@ -72,7 +71,7 @@ pages: $(STAMP)
 
 browser-test: $(STAMP)
 	@command -v chromium >/dev/null || { echo "chromium is not installed: apt-get install chromium" >&2; exit 2; }
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	$(PIP) --editable '.[browser]'
 	$(BIN)/python -m pytest -m browser tests/render/html
 
 clean:

@@ -249,14 +249,17 @@ def test_a_sentence_says_that_first_tokens_of_arriving_requests_are_less_sure_wh
 
 
 @pytest.mark.waiting
-@pytest.mark.parametrize("kind", ["users", "offline", "static", "stream", "arrivals"])
-def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "every"), [("users", 4), ("offline", 3), ("static", 6), ("stream", 3), ("arrivals", 7)]
+)
+def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str, every: int) -> None:
     """Runs that nobody here had seen, as far as most lie inside; before intervals counted laboratories 19 to 45 % did.
 
-    The time to the first token is less sure than its interval says in old releases.
+    Some of each table, in turns; docs/accuracy.md judges all. The time to the first token is less sure than its
+    interval says in old releases.
     """
     table = read_run_table(PUBLISHED / f"serving_{kind}.csv")
-    runs = table.runs[:: {"static": 2, "arrivals": 3}.get(kind, 1)]
+    runs = table.runs[::every]
     rows = [row for row in judge(replace(table, runs=runs), pm.hardware).rows if row.quantity != "ttft_s"]
     inside = [row.low <= row.measured <= row.high for row in rows]
     assert len(rows) > 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,13 @@ def test_a_framework_for_which_the_nearest_stands_is_less_sure_elsewhere_than_on
 
 @pytest.mark.waiting
 def test_published_runs_of_other_laboratories_are_in_their_intervals():
-    """347 runs that nobody here had seen; a third of them lay inside before the interval counted laboratories."""
-    rows = judge(read_run_table(OTHERS), pm.hardware).rows
-    for quantity, fewest, least in (("step_time_s", 300, 0.75), ("memory_bytes", 150, 0.65)):
+    """A third of these runs lay inside before the interval counted laboratories.
+
+    Every third of the table; docs/accuracy.md judges all.
+    """
+    table = read_run_table(OTHERS)
+    rows = judge(replace(table, runs=table.runs[::3]), pm.hardware).rows
+    for quantity, fewest, least in (("step_time_s", 400, 0.75), ("memory_bytes", 150, 0.65)):
         inside = [row.low <= row.measured <= row.high for row in rows if row.quantity == quantity]
         assert len(inside) > fewest
         assert least < sum(inside) / len(inside) < 0.9
