@@ -40,10 +40,11 @@ def quick_init(kind: type[Kind], *, refuse: Callable[[type, Mapping[str, Any]], 
     """
     usual = vars(kind)["__init__"]
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # what the decorator adds is unknown to it
-    values: dict[str, Any] = {"MISSING": MISSING, "refuse": refuse}
+    # names of its own begin with two underscores, as those of no field do
+    values: dict[str, Any] = {"__missing": MISSING, "__refuse": refuse, "__type": type}
     for item in fields:
-        values[f"default_{item.name}"] = item.default
-        values[f"factory_{item.name}"] = item.default_factory
+        values[f"__default_{item.name}"] = item.default
+        values[f"__factory_{item.name}"] = item.default_factory
     lines = _source(fields, refuses=refuse is not None, then="__post_init__" if hasattr(kind, "__post_init__") else "")
     exec("\n".join(lines), values)  # noqa: S102 -- as `dataclasses` and `namedtuple` make theirs
     quick = values["__init__"]
@@ -59,25 +60,25 @@ def _source(fields: tuple[dataclasses.Field[Any], ...], *, refuses: bool, then: 
     parameters, needed = ["self"], []
     for at, item in enumerate(fields):
         if item.kw_only and not (at and fields[at - 1].kw_only):
-            parameters.append("*nameless" if refuses else "*")
+            parameters.append("*__nameless" if refuses else "*")
         if item.default is not MISSING:
-            parameters.append(f"{item.name}=default_{item.name}")
+            parameters.append(f"{item.name}=__default_{item.name}")
         elif refuses or item.default_factory is not MISSING:
-            parameters.append(f"{item.name}=MISSING")
+            parameters.append(f"{item.name}=__missing")
             needed += [item.name] if item.default_factory is MISSING else []
         else:
             parameters.append(item.name)
-    yield f"def __init__({', '.join([*parameters, *(['**unknown'] if refuses else [])])}):"
-    yield " values = self.__dict__"
+    yield f"def __init__({', '.join([*parameters, *(['**__unknown'] if refuses else [])])}):"
+    yield " __values = self.__dict__"
     for item in fields:
         if item.default_factory is not MISSING:
-            yield f" if {item.name} is MISSING: {item.name} = factory_{item.name}()"
-        yield f" values[{item.name!r}] = {item.name}"
+            yield f" if {item.name} is __missing: {item.name} = __factory_{item.name}()"
+        yield f" __values[{item.name!r}] = {item.name}"
     if refuses:
-        nameless = ["nameless"] if "*nameless" in parameters else []
-        missing = " or ".join([*nameless, "unknown", *(f"{name} is MISSING" for name in needed)])
+        nameless = ["__nameless"] if "*__nameless" in parameters else []
+        missing = " or ".join([*nameless, "__unknown", *(f"{name} is __missing" for name in needed)])
         yield f" if {missing}:"
-        yield "  given = {name: value for name, value in values.items() if value is not MISSING}"
-        yield "  raise refuse(type(self), given | unknown)"
+        yield "  __given = {name: value for name, value in __values.items() if value is not __missing}"
+        yield "  raise __refuse(__type(self), __given | __unknown)"
     if then:
         yield f" self.{then}()"

@@ -52,6 +52,20 @@ def test_a_refused_call_gets_the_error_of_its_class() -> None:
         Shape(2, rows=2)
 
 
+def test_fields_may_have_any_name() -> None:
+    """Also those that an `__init__` might use itself."""
+
+    @record
+    class Odd:
+        values: int
+        MISSING: int
+        refuse: int = 3
+        type: int = 4
+        given: list[int] = field(default_factory=list)
+
+    assert vars(Odd(1, 2)) == {"values": 1, "MISSING": 2, "refuse": 3, "type": 4, "given": []}
+
+
 def test_a_record_does_not_change() -> None:
     with pytest.raises(FrozenInstanceError):
         Pair(1.0).first = 2.0  # type: ignore[misc]
