@@ -10,13 +10,15 @@ from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
 from perfmodel.training.choices import offloaded, parse_offload
 from perfmodel.training.framework import nearest_framework
-from perfmodel.training.memory import training_memory
+from perfmodel.training.memory import cannot_fit, training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.search import search
 from perfmodel.training.space import AXES, default_space
 from perfmodel.training.step import train
 from perfmodel.workloads.model_config import ModelConfig
 
+#: sequences of a micro batch in whole plans
+_FEW = (1, 2, 4)
 _RECOMPUTE = (Recompute.NONE, Recompute.SELECTIVE, Recompute.SELECTIVE_OP, Recompute.SELECTIVE_LAYER, Recompute.FULL)
 
 
@@ -46,7 +48,8 @@ def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) 
     Tried are, as far as the framework has them: sequence parallelism, more sharing out (zero), more recomputation, a
     smaller micro batch, twice to eight times the tensor, pipeline, context and expert parallel ranks on the same GPUs,
     8-bit moments of Adam, and the optimizer or what forward keeps on the host. Where none of these is enough, the
-    fastest plan that fits on the same GPUs, or on twice to 64 times as many.
+    fastest plan that fits on the same GPUs, or on twice to 64 times as many. It is one of `default_space`, but without
+    interleaved stages and with at most four sequences in a micro batch: to try all takes up to a minute.
 
     Parameters
     ----------
@@ -113,8 +116,12 @@ def _other_plans(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> l
     for power in range(7):
         try:
             larger = cluster.resized(cluster.gpus * 2**power)
-            batch = max(plan.batch, larger.gpus)
-            found = search(config, [larger], base, default_space(config, larger, base, batch=(batch,)), top=1)
+            if cannot_fit(config, larger, base):
+                continue
+            space = default_space(
+                config, larger, base, batch=(max(plan.batch, larger.gpus),), micro_batch=_FEW, vp=(1,), etp=(plan.etp,)
+            )
+            found = search(config, [larger], base, space, top=1)
         except PerfModelError:
             continue
         best = found.best[0].step

@@ -7,13 +7,16 @@ pools that the allocator keeps: blocks of other streams do not serve the stream 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.training.activations import LayerActivations
 from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.choices import offloaded
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.held import Held, Parameters
 from perfmodel.training.host_offload import RESIDENT_LAYERS
@@ -60,9 +63,12 @@ def training_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
 def fitting_memory(setup: Setup) -> Memory | None:
     """Return the memory of each GPU of the pipeline, or None where it does not fit: as `training_memory`, but sooner.
 
-    The first GPU has the most micro batches alive; where it is too small, the others are not looked at.
+    The first GPU has the most micro batches alive; where it is too small, the others are not looked at, and where it
+    is too small for its weights, gradients and optimizer alone, nothing else is.
     """
     holder = _Holder(setup)
+    if holder.state_bytes(0) > (holder.cluster.hardware.main_memory.capacity_bytes or math.inf):
+        return None
     memory = _memory(holder, 1)
     if memory.fits and len(holder.parameters.placed) > 1:
         memory = _memory(holder)
@@ -88,10 +94,33 @@ def checkpoint_bytes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) 
         When the plan does not divide the GPUs or the batch.
     """
     setup = setup_of(config, cluster, plan)
-    trained, outer = float(config.parameters), float(config.embedding_parameters + config.head_parameters)
+    trained, outer_share = _trained(setup)
+    return trained * (weight_bytes(setup) + optimizer_bytes(setup, outer_share))
+
+
+def cannot_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> bool:
+    """Return whether no way to share out a model fits: the GPUs together are too small for what each must have once.
+
+    That is weight, gradient and optimizer's state of each trained parameter, where none of it lives on the host.
+    """
+    setup, capacity = setup_of(config, cluster, plan), cluster.hardware.main_memory.capacity_bytes
+    if capacity is None or offloaded(plan.offload):
+        return False
+    trained, outer_share = _trained(setup)
+    each = weight_bytes(setup) + updated_gradient_bytes(setup) + optimizer_bytes(setup, outer_share)
+    return trained * each > cluster.gpus * capacity
+
+
+def _trained(setup: Setup) -> tuple[float, float]:
+    """Return how many parameters a plan trains, and the share of embedding and head in them."""
+    config, plan = setup.config, setup.plan
     if plan.lora:
-        trained, outer = adapter_parameters(config, plan.lora, plan.lora_targets), 0.0
-    return trained * (weight_bytes(setup) + optimizer_bytes(setup, outer / trained))
+        return adapter_parameters(config, plan.lora, plan.lora_targets), 0.0
+    return float(config.parameters), (config.embedding_parameters + config.head_parameters) / config.parameters
+
+
+#: layers of a GPU, its parameters, those with gradients, and part -> bytes on the GPU and on its host
+_Kept = tuple[Counter[Kind], Held, Held, dict[str, float], dict[str, float]]
 
 
 class _Holder:
@@ -103,16 +132,31 @@ class _Holder:
         self.facts: MemoryFacts = setup.framework.memory
         self.part = slice_of(setup)
         self.parameters = Parameters(setup)
-        self.layers = {kind: activations_of(setup, kind, self.part) for gpu in self.parameters.placed for kind in gpu}
+        self._known: dict[int, _Kept] = {}
+
+    @functools.cached_property
+    def layers(self) -> dict[Kind, LayerActivations]:
+        """What the layers of each kind keep for their backward pass."""
+        return {kind: activations_of(self.setup, kind, self.part) for gpu in self.parameters.placed for kind in gpu}
+
+    def state_bytes(self, index: int) -> float:
+        """Return what one GPU of the pipeline holds of weights, gradients and optimizer, at every moment [B]."""
+        return sum(self._kept(index)[3].values())
+
+    def _kept(self, index: int) -> _Kept:
+        """Return what one GPU of the pipeline keeps between the steps, found once."""
+        if index not in self._known:
+            counts = sum((Counter(self.parameters.placed[place]) for place in self.parameters.stages(index)), Counter())
+            held = self.parameters.held(index)
+            trained = self.parameters.trained(held, counts)
+            self._known[index] = counts, held, trained, *self._split(self._state(held, trained), trained)
+        return self._known[index]
 
     def stage(self, index: int) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""
-        stages = self.parameters.stages(index)
-        counts = sum((Counter(self.parameters.placed[place]) for place in stages), Counter[Kind]())
-        held = self.parameters.held(index)
-        trained = self.parameters.trained(held, counts)
-        last = self.plan.pp - 1 in stages
-        state, host = self._split(self._state(held, trained), trained)
+        counts, held, trained, state, on_host = self._kept(index)
+        host = dict(on_host)
+        last = self.plan.pp - 1 in self.parameters.stages(index)
         gathered, working_gradients, pools = self._gathered(held, trained)
         copies = self._copies(held)
         working = max((self.layers[kind].working for kind in counts), default=0.0) + self._written_out

@@ -98,10 +98,10 @@ def default_space(
     """Return the space of a search: what is given, and for the rest what may be useful.
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, 1 to 4 context parallel ranks, and up
-    to 16 from 32768 tokens on (1 with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a
-    batch in a micro batch, expert parallel ranks that divide the experts, each of which is shared out as the framework
-    does and not at all; up to 8 virtual stages that are equal ones
-    (`equal_stages`) in one of the pipelines; zero as is usual, 1 and 3 where the framework has them in the plan's
+    to 16 from 32768 tokens on (1 with an encoder and a decoder, layers with a state or keys compressed over tokens),
+    pipelines up to 16 stages, 1 to 64 sequences of a batch in a micro batch, expert parallel ranks that divide the
+    experts, each of which is shared out as the framework does and not at all; up to 8 virtual stages that are equal
+    ones (`equal_stages`) in one of the pipelines; zero as is usual, 1 and 3 where the framework has them in the plan's
     dtype, 2 where it has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel
     has scores), of every second operation, of every second layer, and full. What the framework does not have is left
     out. On the host lives what the plan has there.
@@ -123,8 +123,8 @@ def default_space(
     gpus = max(cluster.gpus for cluster in compared)
     domain = max(min(cluster.nvlink_domain, cluster.gpus) for cluster in compared)
     heads = [size for size in _powers(min(domain, 64)) if config.heads % size == 0]
-    stacked = bool(config.encoder_layers)
-    context = 1 if stacked else 16 if plan.seq >= 32768 else 4
+    whole = config.encoder_layers or config.linear_layers or config.architecture.shared_vector
+    context = 1 if whole else 16 if plan.seq >= 32768 else 4
     framework, _ = nearest_framework(plan.framework)
     stages = framework.stages(plan.dtype)
     largest = max((size for size in given.get("batch", ()) if isinstance(size, int)), default=plan.batch)

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.checks import check_sizes
 from perfmodel.training.held import held_parameters
-from perfmodel.training.memory import training_memory
+from perfmodel.training.memory import cannot_fit, fitting_memory, training_memory
 from perfmodel.training.memory_result import MOMENTS, PARTS
 from perfmodel.training.micro_batch import embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.optimizer_state import state_bytes
@@ -236,6 +238,43 @@ def test_more_of_everything_never_needs_less(config, values):
     assert full.low_bytes <= memory.low_bytes * (1 + 1e-9)
     assert memory.low_bytes <= none.low_bytes * (1 + 1e-9)
     assert full.stages[0].parts["activations"] <= memory.stages[0].parts["activations"]
+
+
+@settings(max_examples=80)
+@given(
+    config=st.sampled_from([LLAMA, MIXTRAL, named_model("qwen3-32b")]),
+    gpus=st.sampled_from([1, 8, 16, 32]),
+    sizes=st.fixed_dictionaries(
+        {
+            "tp": st.sampled_from([1, 2, 8]),
+            "pp": st.sampled_from([1, 2, 4]),
+            "zero": st.sampled_from([1, 3]),
+            "micro_batch": st.sampled_from([1, 4]),
+            "recompute": st.sampled_from(["none", "full"]),
+            "optimizer": st.sampled_from(["adam", "adam-8bit", "adam-bf16"]),
+            "offload": st.sampled_from(["none", "optimizer"]),
+        }
+    ),
+)
+def test_what_is_left_out_early_does_not_fit(config, gpus, sizes):
+    cluster = Cluster.of(H100, gpus)
+    try:
+        plan = TrainingPlan(batch=128, seq=4096, framework="megatron-te", **sizes)
+        check_sizes(config, cluster, plan)
+        memory = training_memory(config, cluster, plan)
+    except UsageError:
+        return
+    assert fitting_memory(setup_of(config, cluster, plan)) == (memory if memory.fits else None)
+    assert not (memory.fits and cannot_fit(config, cluster, plan))
+
+
+def test_gpus_together_are_too_small_for_what_each_parameter_needs_once():
+    """Megatron-Core keeps 2 B of weights, 4 B of gradients and 12 B of Adam: 70.6e9 of them take 1.27 TB."""
+    config = named_model("llama-3.1-70b")
+    assert [cannot_fit(config, Cluster.of(H100, gpus), small(framework="megatron-te")) for gpus in (8, 16)] == [1, 0]
+    assert not cannot_fit(config, Cluster.of(H100, 8), small(framework="megatron-te", offload="optimizer"))
+    adapters = small(framework="megatron-te", lora=16)
+    assert not cannot_fit(config, Cluster.of(H100, 1), adapters), "frozen weights need not be trained"
 
 
 def test_every_framework_says_where_its_memory_comes_from():
