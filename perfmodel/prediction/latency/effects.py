@@ -9,8 +9,8 @@ standard deviation s of the others (`perfmodel.core.vocabulary.ErrorSource`). Th
 in quadrature, below and above: low = exp(-sqrt(ln(low_shape)^2 + z^2 sum s^2)), with z = 1.2816.
 
 Few machines and libraries differ by much more than the others, which the root of a mean square counts: more of them lie
-within 1.28 s than 80 %. They are taken as distributed logistically, of whose variates 80 % lie within
-ln(9) sqrt(3) / pi = 1.21 s, so that their s is 0.945 times what the table states.
+within 1.28 s than 80 %. Both the one that was left out and the one that stands for it are taken as logistic variates.
+80 % of the differences of two lie within 1.243 of their deviation, so that s is 0.970 times what the table states.
 
 A library that nobody measured differs from the mean of the nearest table's n by 1 + 1 / n of the variance s^2.
 """
@@ -28,10 +28,11 @@ from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
 
 #: what a table states of these is the root mean square of what those differ by that were left out, one after another
 OF_LEFT_OUT = frozenset((ErrorSource.MACHINE, ErrorSource.MACHINE_HERE, ErrorSource.LIBRARY, ErrorSource.LIBRARY_HERE))
-#: half of an 80 % interval over the deviation of a logistic distribution, over that of a normal one. With a normal one
-#: intervals of 50, 80 and 95 % held 59, 85 and 94 % of the rows of machines that were left out, and 60, 87 and 96 % of
-#: those of libraries (docs/accuracy.md of 1 December 2026): the middle is fuller than a normal distribution's
-LOGISTIC = math.log(9.0) * math.sqrt(3.0) / math.pi / Z80
+#: 90 % quantile of the difference of two logistic variates over its deviation, over that of a normal one. The quantile
+#: solves e^x (e^x - 1 - x) = 0.9 (e^x - 1)^2, the variance is 2 pi^2 / 3. With a normal distribution intervals of 50,
+#: 80 and 95 % held 59, 85 and 94 % of the rows of machines that were left out, 60, 87 and 96 % of those of libraries
+#: (make accuracy of 1 December 2026): the middle is fuller
+OF_TWO_LOGISTIC = 3.188779 / (math.pi * math.sqrt(2.0 / 3.0)) / Z80
 
 
 def is_of_siblings(table: LatencyTable) -> bool:
@@ -85,12 +86,12 @@ def effects_of(
 def applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, ...] | None:
     """Return the deviation of what the nearest table has not seen: of the next library from the mean of its own.
 
-    Of machines and libraries it is that of a normal distribution with as wide an 80 % interval as the logistic one.
+    Of machines and libraries it is that of a normal distribution with as wide an 80 % interval as they have.
     """
     stated = deviation_of(tables, name)
     if stated is None or name not in OF_LEFT_OUT:
         return stated
-    factor = LOGISTIC
+    factor = OF_TWO_LOGISTIC
     if name is ErrorSource.LIBRARY:
         whole = [library for library in tables[0].known_libraries if "/" not in library]  # not kernels named within one
         factor *= math.sqrt(1.0 + 1.0 / max(1, len(whole)))
