@@ -140,7 +140,7 @@ class _Holder:
         return {kind: activations_of(self.setup, kind, self.part) for gpu in self.parameters.placed for kind in gpu}
 
     def state_bytes(self, index: int) -> float:
-        """Return what one GPU of the pipeline holds of weights, gradients and optimizer, at every moment [B]."""
+        """Return weights, gradients and optimizer of one GPU of the pipeline, as from the backward pass on [B]."""
         return sum(self._kept(index)[3].values())
 
     def _kept(self, index: int) -> _Kept:
