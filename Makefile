@@ -1,7 +1,7 @@
 # The front door. Everything that a target needs, it installs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+STAMP := .venv/.installed-with-docs
 OUT := out
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # tests that wait until time limits have passed, or compute for seconds, are for `make check`
